@@ -12,7 +12,7 @@ def read_answer(question: str, default: str = "") -> str | None:
     """The next line, without blanks at its ends; `default` if it is empty. None at the end of the
     input."""
     shown = f" [{default}]" if default else ""
-    # typer's prompt writes to stdout, which is perhaps no terminal
+    # typer's prompt writes to stdout, which may not be a terminal
     print(f"{question}{shown}: ", end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:

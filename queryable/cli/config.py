@@ -23,7 +23,7 @@ from queryable import Client
 from queryable.cli.declaration.groups import OptionGroup
 from queryable.client.protocol.errors import BadUse
 
-_MAX_TIMEOUT = 3_600.0  # s, for the broker
+_MAX_TIMEOUT_S = 3_600.0  # for the broker
 _SETTINGS: dict[str, tuple[type, ...]] = {
     "url": (str,),
     "timeout": (int, float),
@@ -34,7 +34,7 @@ _SETTINGS: dict[str, tuple[type, ...]] = {
 
 
 class BadSetting(BadUse):
-    """An error of the configuration file: its names are those of the file, not of options."""
+    """An error of the configuration file. The message has names of settings, not of options."""
 
 
 def config_path() -> Path:
@@ -51,11 +51,11 @@ def read_config() -> dict[str, Any]:
     try:
         config = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
-        named = os.environ.get("QUERYABLE_CONFIG")
-        if isinstance(error, FileNotFoundError) and not named:
+        configured = os.environ.get("QUERYABLE_CONFIG")
+        if isinstance(error, FileNotFoundError) and not configured:
             return {}
         reason = getattr(error, "strerror", None) or error
-        names = " (QUERYABLE_CONFIG)" if named else ""
+        names = " (QUERYABLE_CONFIG)" if configured else ""
         raise BadSetting(f"Cannot read {path}{names}: {reason}.") from None
     for name, value in config.items():
         if name not in _SETTINGS:
@@ -64,7 +64,7 @@ def read_config() -> dict[str, Any]:
             )
         types = _SETTINGS[name]
         if type(value) not in types:  # not isinstance: true is an int
-            expected = " or ".join(each.__name__ for each in types)
+            expected = " or ".join(type_.__name__ for type_ in types)
             raise BadSetting(f"{path}: {name} = {value!r} is invalid: expected {expected}.")
     if not config.get("timeout", 1) > 0:  # or NaN
         timeout = config["timeout"]
@@ -80,8 +80,8 @@ Timeout = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Connection(OptionGroup):
-    """The options of all commands that ask a deployment. What is None is taken from the options
-    before the command."""
+    """The options of all commands that send requests to a deployment. If a field is None, the
+    option before the command is used."""
 
     url: Annotated[
         str | None,
@@ -117,22 +117,23 @@ class Connection(OptionGroup):
         )
 
 
-BROKER_TIMEOUT = 10.0
+BROKER_TIMEOUT_S = 10.0
 """Seconds for one request to the broker, and for the sample of one topic."""
 
 _before_command: ContextVar[Connection] = ContextVar("connection", default=Connection())  # noqa: B039
 
 
-def broker_timeout(given: float | None) -> float:
-    """The time for one request to the broker: `--timeout` after the command (`given`) or before it,
-    else BROKER_TIMEOUT. Raises BadUse: librdkafka would wait for ever for a negative one."""
-    seconds = given if given is not None else _before_command.get().timeout
+def broker_timeout(option: float | None) -> float:
+    """The time for one request to the broker: `--timeout` after the command (`option`) or before
+    it, else BROKER_TIMEOUT_S. Raises BadUse for a negative one, with which librdkafka would wait
+    for ever."""
+    seconds = option if option is not None else _before_command.get().timeout
     if seconds is None:
-        return BROKER_TIMEOUT
-    if not 0 < seconds <= _MAX_TIMEOUT:  # or NaN
+        return BROKER_TIMEOUT_S
+    if not 0 < seconds <= _MAX_TIMEOUT_S:  # or NaN
         raise BadUse(
             f"--timeout {seconds:g} is invalid: it must be greater than 0, and at most "
-            f"{_MAX_TIMEOUT:,.0f} s."
+            f"{_MAX_TIMEOUT_S:,.0f} s."
         )
     return seconds
 

@@ -16,7 +16,7 @@ UNKNOWN = "It asks its backends 3 s after its start, if it has several."
 
 @dataclass(frozen=True)
 class Deployments:
-    """What the proxy says of the deployments behind it."""
+    """The deployments behind a proxy, as the proxy reports them."""
 
     service: Mapping[str, Any] | None
     """{name, current, revision}; None without a service."""

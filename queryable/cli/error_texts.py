@@ -44,8 +44,8 @@ def error_text(error: QueryableError) -> str:
     text = str(error).removesuffix(code)
     if isinstance(error, BadSetting):
         return text
-    if found := _UNKNOWN.match(text):
-        return f"{_OPTIONS.get(found[1], found[1])} is not for this view or query.{code}"
+    if match := _UNKNOWN.match(text):
+        return f"{_OPTIONS.get(match[1], match[1])} is not for this view or query.{code}"
     if error.code in (*_PARAMETER_CODES, "bad-use"):
         text = _with_options(text)
     text = _with_commands(_UNKNOWN_PATH.sub(r"\1", text))
@@ -53,18 +53,18 @@ def error_text(error: QueryableError) -> str:
 
 
 def _with_options(text: str) -> str:
-    text = _WITH_VALUE.sub(lambda found: f"{_OPTIONS[found[1]]} {found[2]}", text)
-    text = _SUBJECT.sub(lambda found: _OPTIONS[found[1]], text)
-    text = _OBJECT.sub(lambda found: _OPTIONS[found[1] or found[2]], text)
-    return _ARGUMENT.sub(lambda found: _OPTIONS[found[1]], text)
+    text = _WITH_VALUE.sub(lambda match: f"{_OPTIONS[match[1]]} {match[2]}", text)
+    text = _SUBJECT.sub(lambda match: _OPTIONS[match[1]], text)
+    text = _OBJECT.sub(lambda match: _OPTIONS[match[1] or match[2]], text)
+    return _ARGUMENT.sub(lambda match: _OPTIONS[match[1]], text)
 
 
 def _with_commands(text: str) -> str:
     for pattern, command in _COMMANDS:
 
-        def used(found: re.Match[str], command: str = command) -> str:
-            lead = ": use " if found["lead"] == ": " else found["lead"]
-            return lead + command.format(**found.groupdict())
+        def used(match: re.Match[str], command: str = command) -> str:
+            lead = ": use " if match["lead"] == ": " else match["lead"]
+            return lead + command.format(**match.groupdict())
 
         text = pattern.sub(used, text)
     return _LISTS.sub("`queryable views` lists them", text)

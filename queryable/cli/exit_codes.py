@@ -82,9 +82,9 @@ def advice(error: QueryableError) -> str:
     if isinstance(error, NoBroker):
         return f"{error.remedy[:1].upper()}{error.remedy[1:]}."
     is_unreachable = isinstance(error, NoAnswer) and not isinstance(error, NoRegistry)
-    is_other = error.code == "not-understood" and "of this API" in error.detail
-    is_lost = error.code == "no-such-resource" and error.detail.startswith("Unknown path ")
-    if is_unreachable or is_other or is_lost:
+    is_other_api = error.code == "not-understood" and "of this API" in error.detail
+    is_unknown_path = error.code == "no-such-resource" and error.detail.startswith("Unknown path ")
+    if is_unreachable or is_other_api or is_unknown_path:
         return (
             f"Is this the right URL? Set it with --url, QUERYABLE_URL, or url in {config_path()}."
         )

@@ -15,7 +15,8 @@ _MAX_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`time`: when it was typed, ms since 1970. `status`: the exit code. `seconds`: it took."""
+    """A command that was typed at `time` (ms since 1970). `status`: its exit code. `seconds`: its
+    duration."""
 
     time: int
     command: str
@@ -49,7 +50,8 @@ def _entries(lines: list[str]) -> Iterator[Entry]:
 
 
 def add_to_history(path: Path, entry: Entry) -> None:
-    """Without effect if the file cannot be written: a query does not fail for it."""
+    """Append an entry to the file. Without effect if the file cannot be written, because a query
+    must not fail for this."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > _MAX_BYTES:

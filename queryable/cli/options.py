@@ -20,8 +20,8 @@ from queryable.cli.values import json_value
 from queryable.client.protocol.errors import QueryableError
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
-# s; a shell waits for the completion
-_COMPLETION_TIMEOUT = 1.0
+# the shell waits for the completion
+_COMPLETION_TIMEOUT_S = 1.0
 _MAX_KEYS = 50
 
 
@@ -36,7 +36,9 @@ def complete_instance(ctx: typer.Context, incomplete: str) -> list[str]:
     """The ids of instances that begin with `incomplete`; empty if the deployment does not
     answer."""
     return _complete(
-        ctx, incomplete, lambda client: (each["id"] for each in client.topology()["processors"])
+        ctx,
+        incomplete,
+        lambda client: (processor["id"] for processor in client.topology()["processors"]),
     )
 
 
@@ -64,7 +66,7 @@ def _complete(
             ctx.params.get(name) or ctx.find_root().params.get(name)
             for name in ("url", "token_file")
         )
-        with Connection(url, _COMPLETION_TIMEOUT, token_file).client() as client:
+        with Connection(url, _COMPLETION_TIMEOUT_S, token_file).client() as client:
             return sorted(name for name in names(client) if name.startswith(incomplete))
     except QueryableError:
         return []
@@ -137,7 +139,7 @@ class Brokers(OptionGroup):
 
 @dataclass(frozen=True, slots=True)
 class Switch(OptionGroup):
-    """The options of commands that make something else current."""
+    """The options of commands that make another version or deployment current."""
 
     max_lag: Annotated[
         int | None,
@@ -152,9 +154,9 @@ class Switch(OptionGroup):
     ] = False
     force: Force = False
 
-    def made(self, send: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-        """The answer to the change, which `send` sends. Raises BadRequest if it is refused: with
-        `--wait`, only for a reason that does not end by itself."""
+    def apply(self, send: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+        """Send the change with `send`, and return its answer. Raises BadRequest if it is refused:
+        with `--wait`, only for a reason that does not end by itself."""
         return when_complete(
             lambda seconds: send(max_lag=self.max_lag, wait=seconds, force=self.force), self.wait
         )

@@ -58,12 +58,12 @@ class Output(Enum):
         return self in (Output.TABLE, Output.VERTICAL)
 
 
-OUTPUTS = {each.value: each for each in Output}
+OUTPUTS = {output.value: output for output in Output}
 _chosen: ContextVar[Output | None] = ContextVar("output", default=None)
 
 
 def set_default_output(output: Output) -> None:
-    """How rows are printed without an option from now on: in the shell."""
+    """Set how rows are printed from now on if no option is given. The shell uses this."""
     _chosen.set(output)
 
 
@@ -122,7 +122,7 @@ def open_closed_streams() -> None:
 
 def escape_other_characters() -> None:
     """Print characters that the encoding of stdout or stderr does not have as JSON's escapes, also
-    half of a surrogate pair: then JSON stays JSON, and no text ends a command."""
+    half of a surrogate pair. So JSON stays JSON, and no text makes a command fail."""
     codecs.register_error("json-escapes", _json_escapes)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -162,8 +162,8 @@ def write_rows(
 
 def note_unreadable(count: int) -> None:
     """Says on stderr how many values cannot be read."""
-    what = "1 value is" if count == 1 else f"{count:,} values are"
-    print(f"{what} not in the view's format, and cannot be read", file=sys.stderr)
+    subject = "1 value is" if count == 1 else f"{count:,} values are"
+    print(f"{subject} not in the view's format, and cannot be read", file=sys.stderr)
 
 
 def _write(
@@ -209,20 +209,20 @@ class _Counted:
 def _write_csv(rows: Iterator[Row]) -> None:
     """RFC 4180, with a line of names. The columns are those of the first 10,000 rows; fields that
     only later rows have are JSON in the column `other`."""
-    first = list(islice(rows, _MAX_TABLE_ROWS))
-    columns = columns_of(first)
-    more = next(rows, None)
-    names = columns if more is None else [*columns, _OTHER_COLUMNS]
+    first_rows = list(islice(rows, _MAX_TABLE_ROWS))
+    columns = columns_of(first_rows)
+    later_row = next(rows, None)
+    names = columns if later_row is None else [*columns, _OTHER_COLUMNS]
     writer = csv.writer(sys.stdout, lineterminator="\n")
     # a program gets the texts as they are
     text_of = _csv_text_of_terminal if sys.stdout.isatty() else _csv_text
-    if first:
+    if first_rows:
         writer.writerow(text_of(name.removeprefix(".") if _is_unique(name, columns) else name)
                         for name in names)  # fmt: skip
-    for row in chain(first, [] if more is None else [more], rows):
+    for row in chain(first_rows, [] if later_row is None else [later_row], rows):
         cells = flatten(row)
         line = [text_of(cells.pop(name, None)) for name in columns]
-        if more is not None:
+        if later_row is not None:
             line.append(text_of(cells or None))
         writer.writerow(line)
     sys.stdout.flush()
@@ -261,8 +261,8 @@ def flatten(row: Mapping[str, Any]) -> dict[str, Any]:
     value = row.get("value")
     if not isinstance(value, dict):
         return dict(row)
-    rest = {name: cell for name, cell in row.items() if name != "value"}
-    return {**rest, **{f".{name}": cell for name, cell in value.items()}}
+    cells = {name: field for name, field in row.items() if name != "value"}
+    return {**cells, **{f".{name}": field for name, field in value.items()}}
 
 
 def print_table(
@@ -304,10 +304,12 @@ def print_table(
 def bars(numbers: Sequence[float]) -> list[RenderableType]:
     """One bar per number, from 0; none for a number that is not finite."""
     finite = [number for number in numbers if math.isfinite(number)]
-    least, most = min(0.0, *finite, 0.0), max(0.0, *finite, 0.0)
+    lowest, highest = min(0.0, *finite, 0.0), max(0.0, *finite, 0.0)
     return [
-        Bar(most - least, min(number, 0.0) - least, max(number, 0.0) - least, width=_BAR_WIDTH)
-        if math.isfinite(number) and most > least
+        Bar(
+            highest - lowest, min(number, 0.0) - lowest, max(number, 0.0) - lowest, width=_BAR_WIDTH
+        )
+        if math.isfinite(number) and highest > lowest
         else ""
         for number in numbers
     ]
@@ -324,8 +326,8 @@ def sparkline(numbers: Sequence[float], width: int | None = None) -> str:
     if width is not None and len(finite) > width:
         cuts = [len(finite) * n // width for n in range(width + 1)]
         finite = [fmean(finite[a:b]) for a, b in pairwise(cuts)]
-    least, most = min(finite), max(finite)
-    if least == most:
+    lowest, highest = min(finite), max(finite)
+    if lowest == highest:
         return _SPARK_CHARACTERS[3] * len(finite)
-    scale = (len(_SPARK_CHARACTERS) - 1) / (most - least)
-    return "".join(_SPARK_CHARACTERS[round((number - least) * scale)] for number in finite)
+    scale = (len(_SPARK_CHARACTERS) - 1) / (highest - lowest)
+    return "".join(_SPARK_CHARACTERS[round((number - lowest) * scale)] for number in finite)

@@ -14,10 +14,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from queryable.cli.exit_codes import print_stderr
 from queryable.client.protocol.errors import BadRequest
 
-# s; a command that ends sooner shows nothing
-_DELAY = 0.5
-_INTERVAL = 0.1
-_STEP = 30  # s that an instance waits for one command
+# a command that ends sooner shows nothing
+_DELAY_S = 0.5
+_INTERVAL_S = 0.1
+_STEP_S = 30  # for which an instance waits after one command
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class _ProgressBar:
     def __init__(self, total: Callable[[], int | None]) -> None:
         self._total = total
         self._started = time.monotonic()
-        self._next = self._started + _DELAY
+        self._next = self._started + _DELAY_S
         self._bar: Progress | None = None
         self._task = TaskID(0)
 
@@ -36,7 +36,7 @@ class _ProgressBar:
         now = time.monotonic()
         if now < self._next:
             return
-        self._next = now + _INTERVAL
+        self._next = now + _INTERVAL_S
         if self._bar is None:
             self._show()
         assert self._bar is not None
@@ -45,9 +45,9 @@ class _ProgressBar:
 
     def _show(self) -> None:
         total = self._total()
-        of_total = [] if total is None else [BarColumn(), TextColumn(f"of about {total:,}")]
+        total_columns = [] if total is None else [BarColumn(), TextColumn(f"of about {total:,}")]
         self._bar = Progress(
-            TextColumn("{task.fields[rows]}"), *of_total, TextColumn("{task.fields[speed]}"),
+            TextColumn("{task.fields[rows]}"), *total_columns, TextColumn("{task.fields[speed]}"),
             TimeElapsedColumn(), console=Console(stderr=True), transient=True,
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
@@ -94,16 +94,16 @@ def when_complete(
     waits: bool,
     show: Callable[[str], None] = print_stderr,
 ) -> dict[str, Any]:
-    """The answer to a command. `send(seconds)` sends it to an instance that waits for so long
-    (None: for its default).
+    """The answer to a command. `send(seconds)` sends the command to an instance, which waits for
+    this time (None: for its default).
 
-    Raises BadRequest if it is refused: with `waits`, only for a reason that does not end by itself.
-    Meanwhile it shows what is missing.
+    Raises BadRequest if the command is refused: with `waits`, only for a reason that does not end
+    by itself. In between, it shows what is missing.
     """
     shown = ""
     while True:
         try:
-            return send(_STEP if waits else None)
+            return send(_STEP_S if waits else None)
         except BadRequest as refused:
             if not waits or refused.more.get("may_end") is not True:
                 raise

@@ -41,7 +41,7 @@ class Query(OptionGroup):
         return [view, *(option.declared() for option in options_of(command))]
 
     @classmethod
-    def given(cls, command: str, values: Mapping[str, Any]) -> Self:
+    def from_values(cls, command: str, values: Mapping[str, Any]) -> Self:
         options = {
             name: value
             for name, value in values.items()
@@ -51,13 +51,13 @@ class Query(OptionGroup):
 
     def parameters(self, client: Client) -> dict[str, Any]:
         """The parameters of the client's call. Raises QueryableError."""
-        found = dict(self.options)
-        options = [option for option in options_of(self.name) if option.name in found]
+        values = dict(self.options)
+        options = [option for option in options_of(self.name) if option.name in values]
         if any(option.depends_on_view for option in options):
             view = client.view(self.view)
             for option in options:
-                found[option.name] = option.value_for(found[option.name], view)
-        return found
+                values[option.name] = option.value_for(values[option.name], view)
+        return values
 
     def result(self, client: Client, call: Callable[..., T]) -> T:
         """The result of the client's method `call`. Raises QueryableError."""
@@ -85,34 +85,36 @@ def print_rows(
     output: RowOutput,
     call: Callable[..., Iterable[Any]],
     *,
-    nothing: str,
+    empty_message: str,
     rows_of: Callable[[Any], Iterable[Row]] = cells_of,
     bars: Callable[[Sequence[Row]], Sequence[RenderableType]] | None = None,
-    is_of_key: bool = False,
+    has_one_key: bool = False,
 ) -> int:
     """Prints the rows of a query page by page, with its progress; returns their number. Exits with
-    NOT_FOUND and the text `nothing` if there are none. Raises QueryableError.
+    NOT_FOUND and `empty_message` if there are none. Raises QueryableError.
 
     `call`: a method of the client, which gets the view and the query's parameters. `rows_of`: makes
-    rows from its result. `bars`: one per row, on a terminal. `is_of_key`: the rows are those of one
-    key.
+    rows from its result. `bars`: makes one bar per row, on a terminal. `has_one_key`: all rows have
+    the same key.
     """
     chosen = output.chosen()
     result = query.result(client, call)
     rows_on_terminal = sys.stdout.isatty() and chosen is not Output.TABLE
-    with row_progress(rows_on_terminal, lambda: _expected_rows(client, query, is_of_key)) as on_row:
+    with row_progress(
+        rows_on_terminal, lambda: _expected_rows(client, query, has_one_key)
+    ) as on_row:
         written = write_rows(rows_of(result), chosen, on_row=on_row, bars=bars)
     if unreadable := getattr(result, "unreadable", 0):
         note_unreadable(unreadable)
-    exit_if_empty(written, nothing)
+    exit_if_empty(written, empty_message)
     return written
 
 
-def _expected_rows(client: Client, query: Query, is_of_key: bool) -> int | None:
+def _expected_rows(client: Client, query: Query, has_one_key: bool) -> int | None:
     """An estimate; None if there is none."""
     limit: int | None = query.options.get("limit")
     bounds = {option.name for option in options_of(query.name) if option.is_bound}
-    if is_of_key or query.options.keys() & bounds:
+    if has_one_key or query.options.keys() & bounds:
         return limit
     try:
         estimate = int(client.count(query.view))

@@ -39,7 +39,7 @@ def create_key(path: Path, algorithm: str) -> None:
     try:
         _create(public_path(path), public, 0o644)
     except BadUse:
-        path.unlink()  # the next call would take another public key for its own
+        path.unlink()  # otherwise, the next call would use it with a public key of another one
         raise
 
 

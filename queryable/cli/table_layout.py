@@ -15,29 +15,29 @@ _MAX_RULE = 60
 def column_widths(
     columns: Sequence[str], cells: Sequence[Sequence[str]], available: int
 ) -> list[int] | None:
-    """The width of each column, in which no word is broken and cells have few lines; None if there
-    is none. `cells`: rows of texts. `available`: characters on a line."""
+    """The widths of the columns, in which no word is broken and cells have few lines; None if the
+    line is too short. `cells`: rows of texts. `available`: the number of characters on a line."""
     by_column = [[name, *(row[n] for row in cells)] for n, name in enumerate(columns)]
     natural = [max(map(cell_len, texts)) for texts in by_column]
     words = [max(map(longest_word, texts)) for texts in by_column]
     # a text of n characters in a column of w has about n / w lines
-    least = [
+    minimums = [
         max(word, -(-width // MAX_LINES_PER_CELL))
         for word, width in zip(words, natural, strict=True)
     ]
-    left = available - _BORDERS * len(columns) - 1 - sum(least)
-    if left < 0:
+    free = available - _BORDERS * len(columns) - 1 - sum(minimums)
+    if free < 0:
         return None
-    widths = list(least)
-    # the narrowest of those that need more gets the next character, so long ones share the rest
-    while left and (growing := [n for n, width in enumerate(widths) if width < natural[n]]):
+    widths = list(minimums)
+    # The narrowest column that needs more gets the next character. So long ones share the rest.
+    while free and (growing := [n for n, width in enumerate(widths) if width < natural[n]]):
         widths[min(growing, key=widths.__getitem__)] += 1
-        left -= 1
+        free -= 1
     return widths
 
 
 def longest_word(text: str) -> int:
-    """In characters of a terminal."""
+    """The length of the longest word, in characters of a terminal."""
     return max(map(cell_len, text.split()), default=0)
 
 
@@ -52,7 +52,7 @@ def record_lines(number: int, cells: Sequence[tuple[str, str]], available: int) 
             break_long_words=False, break_on_hyphens=False, drop_whitespace=True,
         )  # fmt: skip
         padding = " " * (width - cell_len(name))
-        first, *rest = wrapped or [""]
-        lines.append(f"{name}{padding} │ {first}".rstrip())
-        lines += [f"{' ' * width} │ {line}" for line in rest]
+        first_line, *more_lines = wrapped or [""]
+        lines.append(f"{name}{padding} │ {first_line}".rstrip())
+        lines += [f"{' ' * width} │ {line}" for line in more_lines]
     return lines

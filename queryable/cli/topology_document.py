@@ -12,31 +12,31 @@ Replicas = tuple[str | None, tuple[str, ...]]
 
 def ranges(partitions: Iterable[int]) -> str:
     """Partitions as ranges: 0, 1, 2, 3, 7 becomes `0-3 7`."""
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     for partition in sorted(partitions):
-        if found and partition == found[-1][-1] + 1:
-            found[-1][1:] = [partition]
+        if result and partition == result[-1][-1] + 1:
+            result[-1][1:] = [partition]
         else:
-            found.append([partition])
-    return " ".join("-".join(map(str, ends)) for ends in found)
+            result.append([partition])
+    return " ".join("-".join(map(str, ends)) for ends in result)
 
 
 def replicas_of(document: Document, view: str) -> dict[int, Replicas]:
     """The replicas of each partition, including those on dead instances."""
     active: dict[int, str] = {}
     standbys: dict[int, list[str]] = {}
-    for each in document["processors"]:
-        for partition in each["topicPartitions"].get(view, ()):
-            active[partition] = each["id"]
-        for partition in each["standbyPartitions"].get(view, ()):
-            standbys.setdefault(partition, []).append(each["id"])
+    for processor in document["processors"]:
+        for partition in processor["topicPartitions"].get(view, ()):
+            active[partition] = processor["id"]
+        for partition in processor["standbyPartitions"].get(view, ()):
+            standbys.setdefault(partition, []).append(processor["id"])
     count = document["views"][view]["partitions"] or 0
     return {p: (active.get(p), tuple(standbys.get(p, ()))) for p in range(count)}
 
 
 def differences(before: Document, after: Document) -> Iterator[str]:
     """One line per changed instance, then per change of partitions, grouped by view."""
-    states = ({p["id"]: p["state"] for p in each["processors"]} for each in (before, after))
+    states = ({p["id"]: p["state"] for p in document["processors"]} for document in (before, after))
     yield from _instance_changes(*states)
     for view in after["views"]:
         if view not in before["views"]:

@@ -101,8 +101,8 @@ def as_item(row: Mapping[str, Any]) -> Mapping[str, Any]:
     value = row.get("value")
     if not isinstance(value, Unreadable):
         return row
-    rest = {name: cell for name, cell in row.items() if name != "value"}
-    return {**rest, "unreadable": value.to_json()}
+    cells = {name: cell for name, cell in row.items() if name != "value"}
+    return {**cells, "unreadable": value.to_json()}
 
 
 def with_iso_times(row: Mapping[str, Any]) -> dict[str, Any]:

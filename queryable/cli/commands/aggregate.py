@@ -29,7 +29,7 @@ def aggregate(*, query: Query, client: Client, output: RowOutput) -> None:
     """
     print_rows(
         client, query, output, client.aggregate, rows_of=_rows, bars=_bars,
-        nothing=f"view {query.view} has no entries within these bounds",
+        empty_message=f"view {query.view} has no entries within these bounds",
     )  # fmt: skip
 
 

@@ -23,10 +23,10 @@ def count(*, query: Query, client: Client, output: DocumentOutput) -> None:
     """
     result = query.result(client, client.count)
     if not output.is_for_people:
-        said: dict[str, object] = {} if result.is_exact else {"estimate": True}
+        more: dict[str, object] = {} if result.is_exact else {"estimate": True}
         if result.unreadable:
-            said["unreadable"] = result.unreadable
-        write_line({"count": result.count, "exact": result.is_exact, **said})
+            more["unreadable"] = result.unreadable
+        write_line({"count": result.count, "exact": result.is_exact, **more})
         return
     print(f"{result.count:,}" if result.is_exact else f"about {result.count:,}")
     if result.unreadable:

@@ -1,4 +1,4 @@
-"""`queryable describe`: what a view is, what is in it, and how it is doing."""
+"""`queryable describe`: the definition of a view, some of its entries, and its state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from queryable import Client, View
 from queryable.cli.declaration.command import command
 from queryable.cli.description.fields import field_rows
-from queryable.cli.description.state import PATH, StateOfView, state_lines
+from queryable.cli.description.state import PATH, ViewState, state_lines
 from queryable.cli.error_texts import error_text
 from queryable.cli.exit_codes import print_stderr
 from queryable.cli.options import ViewName
@@ -72,16 +72,17 @@ def describe(
         write_line({**document, "sample": shown})
 
 
-def _state(client: Client, view: View) -> StateOfView | None:
-    """None if the deployment does not tell it."""
+def _state(client: Client, view: View) -> ViewState | None:
+    """The state of the view; None if the deployment does not return it."""
     try:
-        return StateOfView.of(view.name, client._run(client._context.get_json(PATH)))
+        return ViewState.from_document(view.name, client._run(client._context.get_json(PATH)))
     except QueryableError:
         return None
 
 
 def _job_rate(client: Client, view: View) -> float | None:
-    """What the Spark job reports; None if no job derives the view, or it does not report."""
+    """The rate that the Spark job reports; None if no job derives the view, or if it reports no
+    rate."""
     if view.description.get("pipeline") is None:
         return None
     state = client.pipeline(view.name) or {}

@@ -44,9 +44,9 @@ def diff(
       queryable diff http://old:8080 http://new:8080 visits --all --show 100
       queryable diff shop-1 shop-2 orders
     """
-    clients = [_client(connection, each) for each in (first, second)]
-    with clients[0] as one, clients[1] as other:
-        sources = DiffSource(first, one, view), DiffSource(second, other, view)
+    clients = [_client(connection, deployment) for deployment in (first, second)]
+    with clients[0] as first_client, clients[1] as second_client:
+        sources = DiffSource(first, first_client, view), DiffSource(second, second_client, view)
         print_differences(sources, None if everything else compared.sample, compared.show, output)
 
 

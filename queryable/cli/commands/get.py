@@ -65,12 +65,12 @@ def _row(answer: Answer, with_headers: bool) -> dict[str, Any]:
     if answer.valid_from is not None:
         row |= {"valid_from": answer.valid_from, "valid_to": answer.valid_to}
     if with_headers:
-        row |= {"timestamp": answer.timestamp, "headers": _shown(answer.headers)}
+        row |= {"timestamp": answer.timestamp, "headers": _header_texts(answer.headers)}
     return row
 
 
-def _shown(headers: list[Header] | None) -> list[list[str | None]] | None:
-    """Names and values; bytes that are no text are escaped."""
+def _header_texts(headers: list[Header] | None) -> list[list[str | None]] | None:
+    """Names and values; bytes that are not text are escaped."""
     if headers is None:
         return None
     return [

@@ -14,7 +14,7 @@ from queryable.cli.output import DocumentOutput, write_line
 from queryable.cli.progress import poll
 from queryable.client.protocol.errors import Unavailable
 
-_STEP = 0.25  # s
+_STEP_S = 0.25
 _ROLES = ("topicPartitions", "standbyPartitions", "warmingPartitions")
 
 Instance = Annotated[
@@ -48,19 +48,19 @@ def drain(
       queryable drain b1 --wait 1800
     """
     client.drain(instance)
-    left = _wait_drained(client, instance, wait)
-    if left is None:
+    remaining = _wait_drained(client, instance, wait)
+    if remaining is None:
         print_stderr(
             f"{instance} has left the deployment before it had no partition: look at `queryable "
             "topology` for partitions that no other instance answers for yet."
         )
         raise SystemExit(UNAVAILABLE)
     if not output.is_for_people:
-        write_line({"instance": instance, "drained": True, "partitions": left})
-    elif not left:
+        write_line({"instance": instance, "drained": True, "partitions": remaining})
+    elif not remaining:
         print(f"{instance} has no partition left. You can stop it.")
-    if left:
-        print_stderr(f"{instance} still has {left} partitions: look at `queryable topology`.")
+    if remaining:
+        print_stderr(f"{instance} still has {remaining} partitions: look at `queryable topology`.")
         raise SystemExit(UNAVAILABLE)
 
 
@@ -75,8 +75,8 @@ def undrain(*, instance: Instance, client: Client, output: DocumentOutput) -> No
     Examples:
       queryable undrain b1
     """
-    done = client.undrain(instance)
-    output.show(done, f"{instance} takes part again.")
+    answer = client.undrain(instance)
+    output.show(answer, f"{instance} takes part again.")
 
 
 @command
@@ -110,8 +110,8 @@ def rebuild(
     confirmation.require(
         f"Delete the store of partition {partition} of {view} on {instance}, and build it again?"
     )
-    done = client.rebuild(instance, view, partition, force=force)
-    output.show(done, f"Partition {partition} of {view} is being rebuilt on {instance}.")
+    answer = client.rebuild(instance, view, partition, force=force)
+    output.show(answer, f"Partition {partition} of {view} is being rebuilt on {instance}.")
 
 
 def _wait_drained(client: Client, instance: str, seconds: float) -> int | None:
@@ -121,19 +121,20 @@ def _wait_drained(client: Client, instance: str, seconds: float) -> int | None:
 
     def ask(is_last: bool) -> tuple[bool, int | None]:
         try:
-            left = _partitions(client.topology(), instance)
+            remaining = _partitions(client.topology(), instance)
         except Unavailable:
             if is_last:
                 raise
             return False, None
-        return not left, left
+        return not remaining, remaining
 
-    return poll(ask, seconds, _STEP)
+    return poll(ask, seconds, _STEP_S)
 
 
 def _partitions(topology: Any, instance: str) -> int | None:
     """The number of partitions that an instance has; None if the topology does not list it."""
-    for each in topology["processors"]:
-        if each["id"] == instance:
-            return sum(len(held) for role in _ROLES for held in each.get(role, {}).values())
+    for processor in topology["processors"]:
+        if processor["id"] == instance:
+            views = (processor.get(role, {}) for role in _ROLES)
+            return sum(len(partitions) for view in views for partitions in view.values())
     return None

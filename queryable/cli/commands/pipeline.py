@@ -17,8 +17,8 @@ from queryable.cli.output import DocumentOutput, print_table, write_line
 from queryable.cli.progress import poll
 from queryable.client.protocol.errors import BadUse
 
-_CARRIED_OUT_WITHIN = 60.0  # s
-_STEP = 0.25  # s
+_CARRIED_OUT_WITHIN_S = 60.0
+_STEP_S = 0.25
 
 
 class Action(StrEnum):
@@ -101,13 +101,13 @@ def _state(client: Client, view: str) -> dict[str, Any]:
 
 
 def _wait(client: Client, view: str, id_: str) -> dict[str, Any]:
-    """The state when the command is carried out, or after `_CARRIED_OUT_WITHIN`."""
+    """The state when the command is carried out, or after `_CARRIED_OUT_WITHIN_S`."""
 
     def ask(_: bool) -> tuple[bool, dict[str, Any]]:
         state = _state(client, view)
         return state["command"] == id_, state
 
-    return poll(ask, _CARRIED_OUT_WITHIN, _STEP)
+    return poll(ask, _CARRIED_OUT_WITHIN_S, _STEP_S)
 
 
 def _show(state: dict[str, Any], output: DocumentOutput) -> None:
@@ -123,7 +123,7 @@ def _show(state: dict[str, Any], output: DocumentOutput) -> None:
         "error": state["error"],
         "group": state["group"],
         "lag": state["lag"],
-        **{f"lag in {each['topic']}": each["lag"] for each in state["sources"][1:]},
+        **{f"lag in {source['topic']}": source["lag"] for source in state["sources"][1:]},
         "staleness ms": state["staleness"],
         "open transaction ms": state.get("open_transaction"),
         **stats,

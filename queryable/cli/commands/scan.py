@@ -33,4 +33,4 @@ def scan(
       queryable scan latest-departure --stream | gzip > departures.ndjson.gz
     """
     call = client.scan_dated if timestamps else client.scan
-    print_rows(client, query, output, call, nothing=f"no entries found in view {query.view}")
+    print_rows(client, query, output, call, empty_message=f"no entries found in view {query.view}")

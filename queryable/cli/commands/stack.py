@@ -43,13 +43,13 @@ def _absolute(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that are paths, absolute: the module runs in the folder of the checkout."""
     from local.settings import absolute_paths
 
-    found = absolute_paths(environment)
+    variables = absolute_paths(environment)
     if views := environment.get(SPARK_VIEWS):
         parts = (part.strip() for part in views.split(","))
-        found[SPARK_VIEWS] = ",".join(
+        variables[SPARK_VIEWS] = ",".join(
             str(Path(part).absolute()) if _is_path(part) else part for part in parts
         )
-    return found
+    return variables
 
 
 def _is_path(view: str) -> bool:

@@ -92,9 +92,9 @@ def _print_history(
     parsed = ALL_KEYS if key is None else parse_key(key, view)
     numbers: list[float] = []
     written = print_rows(
-        client, query, output, partial(call, key=parsed), is_of_key=key is not None,
+        client, query, output, partial(call, key=parsed), has_one_key=key is not None,
         rows_of=partial(_collect_numbers, numbers),
-        nothing=f"no {query.name} found in view {query.view}",
+        empty_message=f"no {query.name} found in view {query.view}",
     )  # fmt: skip
     is_table = output.chosen() is Output.TABLE
     if is_table and key is not None and len(numbers) == written > 1:

@@ -28,12 +28,12 @@ def top(*, query: Query, client: Client, output: RowOutput) -> None:
     """
     by = query.options.get("by")
     number = f"a number in field {by}" if by else "a number as its value"
-    nothing = f"no entry of view {query.view} has {number}"
+    empty_message = f"no entry of view {query.view} has {number}"
 
     def ranked(rows: Sequence[Row]) -> Sequence[RenderableType]:
         return bars([number_at(row["value"], by) for row in rows])
 
-    print_rows(client, query, output, client.top, bars=ranked, nothing=nothing)
+    print_rows(client, query, output, client.top, bars=ranked, empty_message=empty_message)
 
 
 def number_at(value: Any, by: str | None) -> float:

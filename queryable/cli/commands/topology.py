@@ -141,26 +141,26 @@ def _instances_table(document: Document, separator: str = "") -> Table:
     """With `separator`, name and address are in one column."""
     names = ("instance",) if separator else ("instance", "address")
     table = Table(*names, "state", "view", *_ROLES.values())
-    for each in document["processors"]:
-        running = each["state"] == "running"
-        name, address = each["id"], f"{each['host']}:{each['port']}"
+    for processor in document["processors"]:
+        running = processor["state"] == "running"
+        name, address = processor["id"], f"{processor['host']}:{processor['port']}"
         places = [name + separator + address] if separator else [name, address]
-        state = Text(each["state"], style="green" if running else "red")
-        first = [*map(Text, places), state]
+        state = Text(processor["state"], style="green" if running else "red")
+        cells = [*map(Text, places), state]
         for view in document["views"]:
-            partitions = [ranges(each.get(field, {}).get(view, ())) for field in _ROLES]
+            partitions = [ranges(processor.get(field, {}).get(view, ())) for field in _ROLES]
             if any(partitions):
-                table.add_row(*first, Text(view), *partitions)
-                first = [Text("")] * len(first)
-        if first[0]:  # the instance has no partitions
-            table.add_row(*first)
+                table.add_row(*cells, Text(view), *partitions)
+                cells = [Text("")] * len(cells)
+        if cells[0]:  # the instance has no partitions
+            table.add_row(*cells)
         table.add_section()
     return table
 
 
 def _views_table(document: Document) -> Table:
     table = Table("view", "partitions", "active", "standbys")
-    states = {each["id"]: each["state"] for each in document["processors"]}
+    states = {processor["id"]: processor["state"] for processor in document["processors"]}
 
     def instance_cell(instance: str) -> Text:
         state = states[instance]

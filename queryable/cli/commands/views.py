@@ -33,19 +33,19 @@ def views(
       queryable views --json | jq -r .name
     """
     chosen = output.chosen()
-    found = client.views() if view is None else [client.view(view)]
+    listed = client.views() if view is None else [client.view(view)]
     if chosen is Output.JSON:
-        for each in found:
-            write_line(each.description)
+        for info in listed:
+            write_line(info.description)
     elif view is None:
-        write_rows([_row(each) for each in found], chosen)
+        write_rows([_row(info) for info in listed], chosen)
     else:
-        fields = {**found[0].description, "pipeline": pipeline_text(found[0])}
-        # of the instance that answers: `describe` has them of all
+        fields = {**listed[0].description, "pipeline": pipeline_text(listed[0])}
+        # it is the number of the instance that answers; `describe` has the sum of all
         fields.pop("unreadable", None)
         rows = [{"": name, view: cell} for name, cell in fields.items() if cell is not None]
         write_rows(rows, Output.TABLE if chosen is Output.VERTICAL else chosen)
-    exit_if_empty(len(found), "the deployment has no views")
+    exit_if_empty(len(listed), "the deployment has no views")
 
 
 def _row(view: View) -> dict[str, object]:

@@ -21,7 +21,7 @@ from queryable.cli.values import as_item, cell_text, iso_time, json_value, parse
 from queryable.client.protocol.errors import BadUse
 
 # --prefix exits after this many seconds of failing scans; like the client's `patience` for a key
-_PATIENCE = 60.0
+_PATIENCE_S = 60.0
 
 
 class _Event(NamedTuple):
@@ -86,7 +86,7 @@ def _prefix_events(scan: Callable[[], Iterable[Entry]], interval: float) -> Iter
         try:
             after = {row.key: row.value for row in scan()}
         except Unavailable as error:
-            if error.is_final or time.monotonic() > scanned_at + _PATIENCE:
+            if error.is_final or time.monotonic() > scanned_at + _PATIENCE_S:
                 raise
             print_stderr(f"queryable: not available, retrying: {error}")
             continue

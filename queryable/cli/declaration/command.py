@@ -27,7 +27,8 @@ def command(
     errors become a line on stderr and an exit code.
 
     A parameter of a subclass of OptionGroup stands for all options of the group, and one of type
-    Client for a client of the deployment, which is closed at the end. `settings`: of the parser.
+    Client for a client of the deployment, which is closed at the end. `settings`: the settings of
+    the parser.
     """
     run = _with_options(function)
     info = CommandInfo(cls=Command, callback=reports_errors(run), context_settings=settings)
@@ -42,34 +43,34 @@ def name_of(info: CommandInfo) -> str:
 
 
 def _with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with the options of each group as parameters of their own, as typer needs
-    them. A client has those of the connection."""
+    """The function with the options of each group as separate parameters, as typer needs them. A
+    client has the options of the connection."""
     hints = get_type_hints(function, include_extras=True)
     parameters: list[Parameter] = []
     clients: list[str] = []
     groups: dict[str, tuple[type[OptionGroup], Sequence[Parameter]]] = {}
-    for each in signature(function).parameters.values():
-        hint = hints[each.name]
+    for parameter in signature(function).parameters.values():
+        hint = hints[parameter.name]
         if hint is Client:
-            clients.append(each.name)
+            clients.append(parameter.name)
             hint = Connection
         if isclass(hint) and issubclass(hint, OptionGroup):
             declared = hint.declared(function.__name__)
-            groups[each.name] = hint, declared
+            groups[parameter.name] = hint, declared
             parameters += declared
         else:
-            parameters.append(each.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY))
+            parameters.append(parameter.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY))
 
     @wraps(function)
     def run(**values: Any) -> None:
         for name, (group, declared) in groups.items():
-            own = {each.name: values.pop(each.name) for each in declared}
-            values[name] = group.given(function.__name__, own)
+            own = {parameter.name: values.pop(parameter.name) for parameter in declared}
+            values[name] = group.from_values(function.__name__, own)
         with ExitStack() as stack:
             for name in clients:
                 values[name] = stack.enter_context(values[name].client())
             function(**values)
 
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run

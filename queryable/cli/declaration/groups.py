@@ -28,6 +28,6 @@ class OptionGroup:
         ]
 
     @classmethod
-    def given(cls, command: str, values: Mapping[str, Any]) -> Self:
+    def from_values(cls, command: str, values: Mapping[str, Any]) -> Self:
         """The group with the values of its options in a command, by the names of the parameters."""
         return cls(**values)

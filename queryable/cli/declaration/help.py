@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from queryable.cli.declaration.negative_numbers import with_separator
 
-_WHOLE = 1000  # characters of a summary, which is never cut
+_NO_LIMIT = 1000  # characters: no summary has more, so none is cut
 
 
 class Command(TyperCommand):
@@ -17,7 +17,9 @@ class Command(TyperCommand):
     be negative numbers."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        options: list[Any] = [each for each in self.get_params(ctx) if not _is_argument(each)]
+        options: list[Any] = [
+            parameter for parameter in self.get_params(ctx) if not _is_argument(parameter)
+        ]
         valued = {
             name
             for option in options
@@ -28,12 +30,16 @@ class Command(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         pieces = [self.options_metavar] if self.options_metavar else []
-        return pieces + [_usage(each) for each in self.get_params(ctx) if _is_argument(each)]
+        return pieces + [
+            _usage(parameter) for parameter in self.get_params(ctx) if _is_argument(parameter)
+        ]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         params = self.get_params(ctx)
         _write_arguments(params, ctx, formatter)
-        options = [each.get_help_record(ctx) for each in params if not _is_argument(each)]
+        options = [
+            parameter.get_help_record(ctx) for parameter in params if not _is_argument(parameter)
+        ]
         with formatter.section("Options"):
             formatter.write_dl([record for record in options if record])
 
@@ -47,7 +53,11 @@ class Group(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for title, names in self.sections.items():
             commands = [(name, self.get_command(ctx, name)) for name in names]
-            rows = [(name, each.get_short_help_str(_WHOLE)) for name, each in commands if each]
+            rows = [
+                (name, command.get_short_help_str(_NO_LIMIT))
+                for name, command in commands
+                if command
+            ]
             with formatter.section(title):
                 formatter.write_dl(rows)
 

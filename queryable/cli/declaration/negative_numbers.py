@@ -10,20 +10,20 @@ _NEGATIVE = re.compile(r"-(\d|\.\d|Infinity$)", re.ASCII)
 
 
 def with_separator(args: Sequence[str], valued: frozenset[str]) -> list[str]:
-    """The arguments of a command with `--` before those that are no options, if a negative number
-    is among these. `valued`: the options that take a value."""
+    """The arguments of a command, with `--` between options and positional arguments if one of the
+    latter is a negative number. `valued`: the options that take a value."""
     options: list[str] = []
-    others: list[str] = []
-    left = iter(args)
-    for each in left:
-        if each == "--":
-            others += left
-        elif each in valued:
-            options += (each, *islice(left, 1))
-        elif each.startswith("-") and each != "-" and not _NEGATIVE.match(each):
-            options.append(each)
+    positional: list[str] = []
+    remaining = iter(args)
+    for argument in remaining:
+        if argument == "--":
+            positional += remaining
+        elif argument in valued:
+            options += (argument, *islice(remaining, 1))
+        elif argument.startswith("-") and argument != "-" and not _NEGATIVE.match(argument):
+            options.append(argument)
         else:
-            others.append(each)
-    if not any(map(_NEGATIVE.match, others)):
+            positional.append(argument)
+    if not any(map(_NEGATIVE.match, positional)):
         return list(args)
-    return [*options, "--", *others]
+    return [*options, "--", *positional]

@@ -1,8 +1,8 @@
-"""The options of queries: the one place that says which there are.
+"""The options of queries.
 
-The commands, their help, what completes them, the arguments of the client's calls and the names of
-options in error messages come from here. An option for all queries of whole views is one entry of
-`QUERY_OPTIONS`.
+The commands, their help and completion, the arguments of the client's calls and the names of
+options in error messages come from this module. An option for all queries of whole views is one
+entry of `QUERY_OPTIONS`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from queryable.client.protocol.errors import BadUse
 from queryable.client.protocol.parameters import Order, Stale
 
 TIMED = ("windows", "sessions")
-"""The queries of views whose rows are of times."""
+"""The queries of views whose rows have times."""
 
 LISTS = ("scan", *TIMED, "versions")
 """The queries that read rows page by page."""
@@ -48,8 +48,8 @@ class QueryOption:
     `name`: the parameter of the client's call. The option has the same name, with dashes.
     `queries`: the queries that take it. `metavar`: empty for a flag, which has no value.
     `of_views`: the histories (`Kind.history`) of views that take it; empty for all views.
-    `is_bound`: the query has fewer rows with the option. `parse`: makes the parameter's value from
-    the option's, if that depends on the view. `settings`: more settings of typer.Option.
+    `is_bound`: the query has fewer rows with the option. `parse`: converts the option's value to
+    the parameter's, if this depends on the view. `settings`: more settings of typer.Option.
     """
 
     name: str
@@ -84,7 +84,7 @@ class QueryOption:
     def depends_on_view(self) -> bool:
         return bool(self.parse or self.of_views)
 
-    def value_for(self, given: Any, view: View) -> Any:
+    def value_for(self, value: Any, view: View) -> Any:
         """The value of the call's parameter. Raises BadUse if the view does not take the option, or
         not this value."""
         kind = kind_of(view.store)
@@ -93,7 +93,7 @@ class QueryOption:
                 f"{self.flag} is for views with {' or '.join(self.of_views)}; view {view.name} has "
                 f"a {view.store} store."
             )
-        return self.parse(given, view) if self.parse else given
+        return self.parse(value, view) if self.parse else value
 
 
 _FIRST, _LAST = "First key, included.", "Last key, included."

@@ -16,8 +16,9 @@ _NAMES: dict[type, str] = {
 
 
 def field_rows(values: Iterable[Any]) -> list[dict[str, Any]]:
-    """One row per field: its types, in how many values it is, and an example. Values that are not
-    objects are one field, `value`. Fields of nested objects have a path: `.address.city`."""
+    """One row per field: its types, the number of values that have it, and an example. Values that
+    are not objects are one field, `value`. Fields of nested objects have a path: `.address.city`.
+    """
     types: dict[str, dict[str, None]] = {}
     counts: dict[str, int] = {}
     examples: dict[str, str] = {}

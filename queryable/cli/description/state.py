@@ -10,9 +10,9 @@ PATH = "/admin/topology.json"
 
 
 @dataclass(frozen=True, slots=True)
-class StateOfView:
-    """Sums over the partitions. `lag` is None if that of a partition is not known. `made_at`: when
-    the deployment made the document, ms."""
+class ViewState:
+    """Sums over the partitions. `lag` is None if the lag of a partition is not known. `made_at`:
+    when the deployment made the document, ms."""
 
     partitions: int
     answerable: int
@@ -26,24 +26,24 @@ class StateOfView:
     made_at: int
 
     @classmethod
-    def of(cls, view: str, document: Mapping[str, Any]) -> StateOfView | None:
+    def from_document(cls, view: str, document: Mapping[str, Any]) -> ViewState | None:
         """None if the document does not have the view."""
-        for each in document.get("views", ()):
-            if each["name"] == view or (
-                each.get("current") and each["name"].partition("@")[0] == view
+        for view_document in document.get("views", ()):
+            if view_document["name"] == view or (
+                view_document.get("current") and view_document["name"].partition("@")[0] == view
             ):
-                return cls._of(each["placement"], document["made_at"])
+                return cls._from_placement(view_document["placement"], document["made_at"])
         return None
 
     @classmethod
-    def _of(cls, placement: list[Mapping[str, Any]], made_at: int) -> StateOfView:
+    def _from_placement(cls, placement: list[Mapping[str, Any]], made_at: int) -> ViewState:
         def total(name: str) -> int:
-            return sum(each.get(name) or 0 for each in placement)
+            return sum(partition.get(name) or 0 for partition in placement)
 
-        lags = [each.get("lag") for each in placement]
+        lags = [partition.get("lag") for partition in placement]
         return cls(
             len(placement),
-            sum(bool(each.get("answered_by")) for each in placement),
+            sum(bool(partition.get("answered_by")) for partition in placement),
             total("entries"),
             total("size_bytes"),
             total("dead_letters"),
@@ -54,14 +54,14 @@ class StateOfView:
             made_at,
         )
 
-    def records_per_second(self, before: StateOfView | None) -> float | None:
+    def records_per_second(self, before: ViewState | None) -> float | None:
         """The rate at which records were read from the topic; None without a measurement."""
         if before is None:
             return None
         seconds = (self.made_at - before.made_at) / 1000
         return max(self.position - before.position, 0) / seconds if seconds > 0 else None
 
-    def document(self, before: StateOfView | None) -> dict[str, Any]:
+    def document(self, before: ViewState | None) -> dict[str, Any]:
         """The JSON of `describe`. `before`: None if no rates are measured."""
         return {
             "answerable": self.answerable,
@@ -76,7 +76,7 @@ class StateOfView:
 
 
 def state_lines(document: Mapping[str, Any]) -> dict[str, str]:
-    """The state in `document` (`StateOfView.document`), for people."""
+    """The state in `document` (`ViewState.document`), as lines of text."""
     rate, job = document["records_per_second"], document.get("job_records_per_second")
     rates = ["not measured" if rate is None else f"{rate:,.1f} records/s read from the topic"]
     if job is not None:
@@ -93,7 +93,7 @@ def state_lines(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _dead_letters(document: Mapping[str, Any]) -> str:
-    """Their number, and how many have an unreadable value or key."""
+    """The number of dead letters, and of those with an unreadable value or key."""
     number = f"{document['dead_letters']:,}"
     values, keys = document["unreadable_values"], document["unreadable_keys"]
     if not values and not keys:

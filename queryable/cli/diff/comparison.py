@@ -33,11 +33,13 @@ _MAX_REREAD = 1000
 def check_comparable(first: DiffSource, second: DiffSource) -> None:
     """Raises BadUse if the views have different formats or stores."""
     for name in ("key", "value", "store"):
-        of_first, of_second = (source.view.description.get(name) for source in (first, second))
-        if of_first != of_second:
+        first_value, second_value = (
+            source.view.description.get(name) for source in (first, second)
+        )
+        if first_value != second_value:
             raise BadUse(
-                f"View {first.view.name} cannot be compared: its {name} is {of_first} at "
-                f"{first.label} and {of_second} at {second.label}."
+                f"View {first.view.name} cannot be compared: its {name} is {first_value} at "
+                f"{first.label} and {second_value} at {second.label}."
             )
 
 
@@ -96,20 +98,20 @@ class Comparison:
 
     def _differences(self, pairs: Iterable[Pair]) -> Iterator[Difference]:
         for pair in pairs:
-            # a key that is missing from both was deleted meanwhile, or is a JSON document that is
+            # a key that is missing from both was deleted in between, or is a JSON document that is
             # written differently
             self.compared += pair != (None, None)
-            if (found := difference(pair)) is not None:
-                yield found
+            if (result := difference(pair)) is not None:
+                yield result
 
     def _add(self, differences: Iterator[Difference], max_reread: int) -> None:
         """Counts the differences, after reading the first `max_reread` again."""
-        rows = [each.row for each in itertools.islice(differences, max_reread)]
+        rows = [item.row for item in itertools.islice(differences, max_reread)]
         reread = (difference(pair) for pair in self._read_again(rows))
-        for each in itertools.chain(reread, differences):
-            if each is not None:
-                self.counts[each.kind] += 1
-                self.kept += [each] if len(self.kept) < self.max_kept else []
+        for item in itertools.chain(reread, differences):
+            if item is not None:
+                self.counts[item.kind] += 1
+                self.kept += [item] if len(self.kept) < self.max_kept else []
 
     def _read_again(self, rows: list[Row]) -> Iterator[Pair]:
         first, second = self.sources
@@ -117,7 +119,7 @@ class Comparison:
 
     def print_result(self, output: DocumentOutput) -> None:
         """Prints the differences, then the counts and the freshness of both sources."""
-        rows = [each.as_row() for each in self.kept]
+        rows = [item.as_row() for item in self.kept]
         first, second = (source.freshness() for source in self.sources)
         if not output.is_for_people:
             for row in rows:
@@ -139,8 +141,8 @@ class Comparison:
 def print_differences(
     sources: tuple[DiffSource, DiffSource], sample: int | None, show: int, output: DocumentOutput
 ) -> None:
-    """Compares and prints; exits with NOT_FOUND if there are differences. `sample`: as of
-    `Comparison.compare`; `show`: how many differences are printed. Raises BadUse."""
+    """Compares two sources and prints the result. Exits with NOT_FOUND if there are differences.
+    `sample`: see `Comparison.compare`. `show`: how many differences are printed. Raises BadUse."""
     check_comparable(*sources)
     comparison = Comparison(sources, show)
     comparison.compare(sample)

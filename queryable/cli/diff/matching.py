@@ -58,7 +58,7 @@ def canonical_text(value: Any) -> str:
 
 
 def identity_of(row: Row) -> tuple[Any, ...]:
-    """What identifies a row in its view: key and times."""
+    """The key and the times of a row, which identify it in its view."""
     return (canonical_text(row.key), *_times(row))
 
 
@@ -88,24 +88,24 @@ def match_rows(view: View, first: Iterable[Row], second: Iterable[Row]) -> Itera
 def _match_ordered(
     first: Iterable[Row], second: Iterable[Row], order: Callable[[Row], tuple[Any, ...]]
 ) -> Iterator[Pair]:
-    ones = ((order(row), row) for row in first)
-    others = ((order(row), row) for row in second)
-    one, other = next(ones, None), next(others, None)
-    while one is not None or other is not None:
-        if other is None or (one is not None and one[0] < other[0]):
-            assert one is not None
-            yield one[1], None
-            one = next(ones, None)
-        elif one is None or other[0] < one[0]:
-            yield None, other[1]
-            other = next(others, None)
+    first_rows = ((order(row), row) for row in first)
+    second_rows = ((order(row), row) for row in second)
+    first_row, second_row = next(first_rows, None), next(second_rows, None)
+    while first_row is not None or second_row is not None:
+        if second_row is None or (first_row is not None and first_row[0] < second_row[0]):
+            assert first_row is not None
+            yield first_row[1], None
+            first_row = next(first_rows, None)
+        elif first_row is None or second_row[0] < first_row[0]:
+            yield None, second_row[1]
+            second_row = next(second_rows, None)
         else:
-            yield one[1], other[1]
-            one, other = next(ones, None), next(others, None)
+            yield first_row[1], second_row[1]
+            first_row, second_row = next(first_rows, None), next(second_rows, None)
 
 
 def _match_unordered(first: Iterable[Row], second: Iterable[Row]) -> Iterator[Pair]:
-    """Reads one row of each source in turn. When a row has a match, all rows before either of the
+    """Reads rows of both sources alternately. When a row has a match, all rows before either of the
     two have none, because both sources have the same order."""
     sources = (iter(first), iter(second))
     unmatched: tuple[dict[Any, Row], dict[Any, Row]] = ({}, {})
@@ -122,11 +122,11 @@ def _match_unordered(first: Iterable[Row], second: Iterable[Row]) -> Iterator[Pa
         if identity in other_rows:
             yield from _unpaired(own_rows, turn)
             before = {}
-            for other in list(other_rows):
-                match = other_rows.pop(other)
-                if other == identity:
+            for other_identity in list(other_rows):
+                match = other_rows.pop(other_identity)
+                if other_identity == identity:
                     break
-                before[other] = match
+                before[other_identity] = match
             yield from _unpaired(before, 1 - turn)
             yield (row, match) if turn == 0 else (match, row)
         elif is_exhausted[1 - turn] and not other_rows:
@@ -147,12 +147,12 @@ def _unpaired(rows: dict[Any, Row], source: int) -> Iterator[Pair]:
 
 
 def difference(pair: Pair) -> Difference | None:
-    """None if the rows are equal, or both are None."""
-    one, other = pair
-    if one is None:
-        return None if other is None else Difference(ONLY_SECOND, other, None, other.value)
-    if other is None:
-        return Difference(ONLY_FIRST, one, one.value, None)
-    if canonical_text(one.value) == canonical_text(other.value):
+    """The difference of two rows; None if they are equal, or if both are None."""
+    first, second = pair
+    if first is None:
+        return None if second is None else Difference(ONLY_SECOND, second, None, second.value)
+    if second is None:
+        return Difference(ONLY_FIRST, first, first.value, None)
+    if canonical_text(first.value) == canonical_text(second.value):
         return None
-    return Difference(DIFFERENT, one, one.value, other.value)
+    return Difference(DIFFERENT, first, first.value, second.value)

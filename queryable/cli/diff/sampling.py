@@ -12,20 +12,20 @@ _RANDOM_LENGTH = 4
 _MAX_TRIES = 100
 
 
-def random_key(first: Any, last: Any, known: Sequence[Any], random: Random) -> Any:
+def random_key(first: Any, last: Any, known_keys: Sequence[Any], random: Random) -> Any:
     """A random key from `first` to `last`, which the view may not contain.
 
-    A text or bytes key consists of characters of the `known` keys, so that random keys are
-    distributed like real ones.
+    A text or bytes key consists of characters of `known_keys`, so that random keys are distributed
+    like real ones.
     """
     if isinstance(first, str):
-        codes = [[ord(each) for each in key] for key in (first, last, *known)]
+        codes = [[ord(character) for character in key] for key in (first, last, *known_keys)]
         return "".join(map(chr, _random_codes(codes, random)))
     if isinstance(first, (bytes, bytearray)):
-        return bytes(_random_codes([list(key) for key in (first, last, *known)], random))
+        return bytes(_random_codes([list(key) for key in (first, last, *known_keys)], random))
     if isinstance(first, float):
         is_finite = math.isfinite(last - first)
-        return random.uniform(first, last) if is_finite else random.choice(known)
+        return random.uniform(first, last) if is_finite else random.choice(known_keys)
     return random.randint(first, last)
 
 

@@ -84,8 +84,8 @@ class DiffSource:
         times = {"from_": row.start, "to": row.start}
         if self.view.store == "session":
             times["to"] = row.end
-        found = self._query(self.view.name, row.key, **times)
-        return next((each for each in found if identity_of(each) == identity_of(row)), None)
+        rows = self._query(self.view.name, row.key, **times)
+        return next((other for other in rows if identity_of(other) == identity_of(row)), None)
 
     # --- samples
 
@@ -107,11 +107,11 @@ class DiffSource:
             [row.key for row in self.rows(order=order, limit=100, stream=False)]
             for order in ("asc", "desc")
         ]
-        known = [key for keys in ends for key in keys]
+        known_keys = [key for keys in ends for key in keys]
         start_option = "key_from" if self._is_timed else "from_"
         sampled = {}
-        for _ in range(ranges if known else 0):
-            start = random_key(ends[0][0], ends[1][0], known, random)
+        for _ in range(ranges if known_keys else 0):
+            start = random_key(ends[0][0], ends[1][0], known_keys, random)
             options = {start_option: start, "limit": rows_per_range, "stream": False, "page": page}
             for row in self.rows(**options):
                 sampled[identity_of(row)] = row

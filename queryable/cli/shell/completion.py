@@ -26,14 +26,18 @@ class Completer:
             words = shlex.split(before)
         except ValueError:  # an open quote
             return []
-        return [f"{_quoted(each)} " for each in self._found(words, word) if each.startswith(word)]
+        return [
+            f"{_quoted(candidate)} "
+            for candidate in self._candidates(words, word)
+            if candidate.startswith(word)
+        ]
 
-    def _found(self, words: list[str], word: str) -> Sequence[str]:
-        own = {"help": sorted(self._group.commands), "output": list(OUTPUTS), "exit": []}
+    def _candidates(self, words: list[str], word: str) -> Sequence[str]:
+        own_words = {"help": sorted(self._group.commands), "output": list(OUTPUTS), "exit": []}
         if not words:
-            return sorted([*self._group.commands, *own])
-        if words[0] in own:
-            return own[words[0]] if len(words) == 1 else ()
+            return sorted([*self._group.commands, *own_words])
+        if words[0] in own_words:
+            return own_words[words[0]] if len(words) == 1 else ()
         if words[0] not in self._group.commands:
             return ()
         name, *arguments = words
@@ -42,22 +46,28 @@ class Completer:
         context = command.make_context(name, arguments, parent=root, resilient_parsing=True)
         parameters = command.get_params(context)
         if word.startswith("-"):
-            return sorted(name for each in parameters for name in each.opts if name[:2] == "--")
-        for each in sorted(parameters, key=lambda each: each.param_type_name == "argument"):
-            if _is_next(each, context, arguments[-1:]):
-                found = each.shell_complete(context, word)
-                return [item.value for item in found if item.type == "plain"]
+            return sorted(
+                name for parameter in parameters for name in parameter.opts if name[:2] == "--"
+            )
+        for parameter in sorted(
+            parameters, key=lambda parameter: parameter.param_type_name == "argument"
+        ):
+            if _is_next(parameter, context, arguments[-1:]):
+                completions = parameter.shell_complete(context, word)
+                return [item.value for item in completions if item.type == "plain"]
         return ()
 
 
-def _is_next(parameter: Any, context: Any, last: Sequence[str]) -> bool:
+def _is_next(parameter: Any, context: Any, last_words: Sequence[str]) -> bool:
     """Whether the next word is for this option, whose name is the last word, or else for this
     argument."""
     if parameter.param_type_name == "option":
-        return not parameter.is_flag and any(name in last for name in parameter.opts)
+        return not parameter.is_flag and any(name in last_words for name in parameter.opts)
     is_given = context.get_parameter_source(parameter.name).name == "COMMANDLINE"
     return parameter.nargs == -1 or not is_given
 
 
 def _quoted(text: str) -> str:
-    return shlex.quote(text) if any(each in text for each in _QUOTED) or not text else text
+    return (
+        shlex.quote(text) if any(character in text for character in _QUOTED) or not text else text
+    )

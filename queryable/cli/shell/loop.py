@@ -30,7 +30,7 @@ Tab completes commands, options, views and keys. Ctrl-R searches in the history.
 
 
 class Shell:
-    """`run`: runs a command and returns its exit code. `commands`: the names that it knows."""
+    """`run`: runs a command and returns its exit code. `commands`: the names of the commands."""
 
     def __init__(
         self, run: Callable[[list[str]], int], commands: Collection[str], history: Path
@@ -112,18 +112,18 @@ def set_up_readline(readline: ModuleType, completer: Completer, history: Path) -
     """Connects a terminal's line editor with completion and history."""
     for entry in read_history(history):
         readline.add_history(entry.command)
-    found: list[str] = []
+    candidates: list[str] = []
 
     def complete(word: str, state: int) -> str | None:
-        nonlocal found
+        nonlocal candidates
         if state == 0:
             try:
-                found = completer.complete(
+                candidates = completer.complete(
                     readline.get_line_buffer()[: readline.get_begidx()], word
                 )
             except Exception:  # readline would drop it silently, and a prompt must not end
-                found = []
-        return found[state] if state < len(found) else None
+                candidates = []
+        return candidates[state] if state < len(candidates) else None
 
     readline.set_completer(complete)
     readline.set_completer_delims(" \t\n")

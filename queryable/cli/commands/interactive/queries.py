@@ -34,14 +34,15 @@ def queries(
       queryable queries --csv > queries.csv
     """
     chosen = output.chosen()
-    found = [each for each in read_history(history_path()) if text is None or text in each.command]
+    history = read_history(history_path())
+    entries = [entry for entry in history if text is None or text in entry.command]
     rows = [
         {
-            "time": iso_time(each.time // 1000 * 1000) if chosen.is_for_people else each.time,
-            "command": each.command,
-            "exit": each.status,
-            "seconds": each.seconds,
+            "time": iso_time(entry.time // 1000 * 1000) if chosen.is_for_people else entry.time,
+            "command": entry.command,
+            "exit": entry.status,
+            "seconds": entry.seconds,
         }
-        for each in found[-limit:]
+        for entry in entries[-limit:]
     ]
     exit_if_empty(write_rows(rows, chosen), "no such command in the history of the shell")

@@ -31,12 +31,12 @@ def shell(*, context: typer.Context, connection: Connection) -> None:
       echo 'count word-count' | queryable shell
     """
     group: Any = context.find_root().command
-    given = {**context.find_root().params}
-    given |= {name: value for name, value in context.params.items() if value is not None}
+    values = {**context.find_root().params}
+    values |= {name: value for name, value in context.params.items() if value is not None}
     prefix: list[str] = []
     for name in ("url", "timeout", "token_file"):
-        if given.get(name) is not None:
-            prefix += [f"--{name.replace('_', '-')}", str(given[name])]
+        if values.get(name) is not None:
+            prefix += [f"--{name.replace('_', '-')}", str(values[name])]
 
     def run(words: list[str]) -> int:
         try:

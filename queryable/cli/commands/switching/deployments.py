@@ -17,8 +17,8 @@ from queryable.cli.output import DocumentOutput, print_table, write_line
 from queryable.cli.progress import poll
 from queryable.client.protocol.errors import BadUse, QueryableError, Unavailable
 
-_FOLLOWED_WITHIN = 5.0  # s that a command waits for the proxy to follow
-_STEP = 0.05  # s
+_FOLLOWED_WITHIN_S = 5.0  # a command waits this long until the proxy follows
+_STEP_S = 0.05
 
 DeploymentId = Annotated[
     str, typer.Argument(metavar="APPLICATION_ID", show_default=False, help="The deployment.")
@@ -37,17 +37,21 @@ def deployments(*, connection: Connection, output: DocumentOutput) -> None:
       queryable deployments
       queryable deployments --url https://topics.example.org
     """
-    found = behind_proxy(connection)
-    documents = {id_: _describe(connection, found, id_) for id_ in sorted(found.urls)}
+    proxied = behind_proxy(connection)
+    documents = {id_: _describe(connection, proxied, id_) for id_ in sorted(proxied.urls)}
     if not output.is_for_people:
         write_line(
-            {"service": found.service, "in_use": found.in_use, "deployments": [*documents.values()]}
+            {
+                "service": proxied.service,
+                "in_use": proxied.in_use,
+                "deployments": [*documents.values()],
+            }
         )
         return
     if not documents:
         print(f"The proxy knows no deployment yet. {UNKNOWN}")
         return
-    print_table([_row(found, document) for document in documents.values()])
+    print_table([_row(proxied, document) for document in documents.values()])
 
 
 @command
@@ -67,12 +71,12 @@ def switch_deployment(
       queryable switch-deployment shop-2
       queryable switch-deployment shop-2 --wait
     """
-    found = behind_proxy(connection)
-    with found.client(connection, deployment) as client:
+    proxied = behind_proxy(connection)
+    with proxied.client(connection, deployment) as client:
         if not change.force:
-            _require_views(connection, found, client.deployment())
-        done = change.made(partial(client.switch_deployment, deployment))
-    _report(connection, done, output)
+            _require_views(connection, proxied, client.deployment())
+        result = change.apply(partial(client.switch_deployment, deployment))
+    _report(connection, result, output)
 
 
 @command
@@ -89,41 +93,41 @@ def rollback_deployment(
     Examples:
       queryable rollback-deployment
     """
-    found = behind_proxy(connection)
-    previous = _previous(connection, found)
-    with found.client(connection, previous) as client:
-        done = client.rollback_deployment(previous, force=force)
-    _report(connection, done, output)
+    proxied = behind_proxy(connection)
+    previous = _previous(connection, proxied)
+    with proxied.client(connection, previous) as client:
+        result = client.rollback_deployment(previous, force=force)
+    _report(connection, result, output)
 
 
-def _describe(connection: Connection, found: Deployments, id_: str) -> dict[str, Any]:
+def _describe(connection: Connection, proxied: Deployments, id_: str) -> dict[str, Any]:
     """The document of a deployment; if no instance answers, {"application_id", "error"}."""
     try:
-        with found.client(connection, id_) as client:
+        with proxied.client(connection, id_) as client:
             return client.deployment()
     except QueryableError as error:
         return {"application_id": id_, "error": str(error)}
 
 
-def _row(found: Deployments, document: Mapping[str, Any]) -> dict[str, object]:
+def _row(proxied: Deployments, document: Mapping[str, Any]) -> dict[str, object]:
     id_, error = document["application_id"], document.get("error")
-    service = document.get("service") or found.service or {}
+    service = document.get("service") or proxied.service or {}
     roles = {service.get("previous"): "previous", service.get("current"): "current"}
     row = {
         "deployment": id_,
         "role": roles.get(id_, ""),
-        "requests": "yes" if id_ == found.in_use else "no",
+        "requests": "yes" if id_ == proxied.in_use else "no",
     }
     if error is not None:
         return {**row, "instances": "", "ready": f"does not answer: {error}"}
     return {
         **row,
-        "instances": ", ".join(each["id"] for each in document["instances"]),
+        "instances": ", ".join(instance["id"] for instance in document["instances"]),
         "ready": "yes" if document["ready"] else f"no: {document['why_not_ready']}",
     }
 
 
-def _require_views(connection: Connection, found: Deployments, target: Mapping[str, Any]) -> None:
+def _require_views(connection: Connection, proxied: Deployments, target: Mapping[str, Any]) -> None:
     """Raises BadUse if the deployment lacks views that requests use now."""
     with connection.client() as client:
         used = client.deployment()
@@ -131,12 +135,12 @@ def _require_views(connection: Connection, found: Deployments, target: Mapping[s
     if missing:
         raise BadUse(
             f"Deployment {target['application_id']} does not have the views "
-            f"{', '.join(missing)} of {found.in_use}: their clients would get 404. --force makes "
+            f"{', '.join(missing)} of {proxied.in_use}: their clients would get 404. --force makes "
             "it current nevertheless."
         )
 
 
-def _previous(connection: Connection, found: Deployments) -> str:
+def _previous(connection: Connection, proxied: Deployments) -> str:
     with connection.client() as client:
         service = client.deployment()["service"]
     if service is None or service["previous"] is None:
@@ -145,27 +149,30 @@ def _previous(connection: Connection, found: Deployments) -> str:
     return previous
 
 
-def _report(connection: Connection, done: dict[str, Any], output: DocumentOutput) -> None:
+def _report(connection: Connection, result: dict[str, Any], output: DocumentOutput) -> None:
     """Prints the new state once the proxy follows; exits with 3 if it does not."""
 
     def ask(_: bool) -> tuple[bool, str]:
         try:
-            follows = _follows(behind_proxy(connection), done)
+            follows = _follows(behind_proxy(connection), result)
         except Unavailable as error:
             return False, f"The proxy does not answer: {error.detail}"
         return follows, "" if follows else "The proxy does not follow yet"
 
-    why = poll(ask, _FOLLOWED_WITHIN, _STEP)
-    text = f"{done['name']}: {done['current']} is current, {done['previous']} is the previous one"
-    output.show({**done, "followed": not why}, text)
-    if why:
-        print_stderr(f"{why}: look at service and application_id in /proxy/health.")
+    reason = poll(ask, _FOLLOWED_WITHIN_S, _STEP_S)
+    text = (
+        f"{result['name']}: {result['current']} is current, {result['previous']} is the previous "
+        "one"
+    )
+    output.show({**result, "followed": not reason}, text)
+    if reason:
+        print_stderr(f"{reason}: look at service and application_id in /proxy/health.")
         raise SystemExit(UNAVAILABLE)
 
 
-def _follows(found: Deployments, done: Mapping[str, Any]) -> bool:
+def _follows(proxied: Deployments, result: Mapping[str, Any]) -> bool:
     """Whether the proxy uses the deployment, or that of a later change."""
-    service = found.service
-    if service is None or service["revision"] < done["revision"]:
+    service = proxied.service
+    if service is None or service["revision"] < result["revision"]:
         return False
-    return bool(found.in_use == service["current"])
+    return bool(proxied.in_use == service["current"])

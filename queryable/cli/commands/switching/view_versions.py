@@ -17,8 +17,8 @@ from queryable.cli.output import DocumentOutput, print_table, write_line
 from queryable.cli.progress import poll
 from queryable.client.protocol.errors import BadUse, QueryableError, Unavailable
 
-_FOLLOWED_WITHIN = 5.0  # s that a command waits for all instances to follow
-_STEP = 0.05  # s
+_FOLLOWED_WITHIN_S = 5.0  # a command waits this long until all instances follow
+_STEP_S = 0.05
 
 Version = Annotated[
     str, typer.Argument(metavar="VIEW@VERSION", autocompletion=complete_view, show_default=False)
@@ -49,8 +49,11 @@ def compare(
       queryable compare orders@1 orders@2 --sample 20000
       queryable compare orders@1 orders@2 --full --show 100
     """
-    one, other = (DiffSource("", client, name, by_name=True) for name in (first, second))
-    print_differences((one, other), None if full else compared.sample, compared.show, output)
+    sources = (
+        DiffSource("", client, first, by_name=True),
+        DiffSource("", client, second, by_name=True),
+    )
+    print_differences(sources, None if full else compared.sample, compared.show, output)
 
 
 @command
@@ -68,7 +71,7 @@ def switch(*, version: Version, change: Switch, client: Client, output: Document
       queryable switch orders@2 --wait
     """
     view, number = _parse(version)
-    _report(client, change.made(partial(client.switch, view, number)), output)
+    _report(client, change.apply(partial(client.switch, view, number)), output)
 
 
 @command
@@ -112,8 +115,8 @@ def drop(
     view, number = _parse(version)
     topic = " and its topic" if delete_topic else ""
     confirmation.require(f"Delete the stores of {version}{topic} in the whole deployment?")
-    done = client.drop(view, number, delete_topic=delete_topic)
-    output.show(done, f"{version} is dropped. Remove its entry from views.toml.")
+    answer = client.drop(view, number, delete_topic=delete_topic)
+    output.show(answer, f"{version} is dropped. Remove its entry from views.toml.")
 
 
 def print_versions(client: Client, view: str, output: DocumentOutput) -> None:
@@ -122,7 +125,7 @@ def print_versions(client: Client, view: str, output: DocumentOutput) -> None:
     if not output.is_for_people:
         write_line(document)
         return
-    columns = {each["name"]: _cells(document, each) for each in document["versions"]}
+    columns = {version["name"]: _cells(document, version) for version in document["versions"]}
     fields = list(dict.fromkeys(field for cells in columns.values() for field in cells))
     print_table(
         [
@@ -130,18 +133,18 @@ def print_versions(client: Client, view: str, output: DocumentOutput) -> None:
             for field in fields
         ]
     )
-    for each in document["versions"]:
-        for waiting in each["waiting"]:
+    for version in document["versions"]:
+        for waiting in version["waiting"]:
             print(
-                f"{each['name']}: partition {waiting['partition']} on "
+                f"{version['name']}: partition {waiting['partition']} on "
                 f"{waiting['instance'] or 'no instance'}: {waiting['state']}, "
                 f"lag {_number(waiting['lag'])}"
             )
     for instance in document["instances"]:
         if instance["current"] != document["current"]:
             current = instance["current"]
-            said = f"version {current} is current" if current else f"unknown ({instance['state']})"
-            print(f"instance {instance['id']}: {said}")
+            state = f"version {current} is current" if current else f"unknown ({instance['state']})"
+            print(f"instance {instance['id']}: {state}")
 
 
 def _cells(document: dict[str, Any], version: dict[str, Any]) -> dict[str, object]:
@@ -171,26 +174,27 @@ def _parse(text: str) -> tuple[str, int]:
     return view, int(number)
 
 
-def _report(client: Client, done: dict[str, Any], output: DocumentOutput) -> None:
-    """Prints the new state once all instances follow it, or after a while those that do not (None
-    if it is not known). The change is made, so an error here is none of the command."""
+def _report(client: Client, change: dict[str, Any], output: DocumentOutput) -> None:
+    """Prints the new state when all instances follow it, or after a while the instances that do not
+    (None if they are not known). The change has been made, so an error here does not make the
+    command fail."""
 
     def ask(_: bool) -> tuple[bool, list[str] | QueryableError]:
         try:
-            document = client.view_versions(done["view"])
+            document = client.view_versions(change["view"])
         except QueryableError as error:
             return not isinstance(error, Unavailable), error
-        behind = [i["id"] for i in document["instances"] if i["current"] != done["current"]]
-        return not behind or document["revision"] > done["revision"], behind
+        behind = [i["id"] for i in document["instances"] if i["current"] != change["current"]]
+        return not behind or document["revision"] > change["revision"], behind
 
-    found = poll(ask, _FOLLOWED_WITHIN, _STEP)
-    behind = None if isinstance(found, QueryableError) else found
-    if isinstance(found, QueryableError):
-        print_stderr(f"It is not known which instances follow: {found.detail}")
+    result = poll(ask, _FOLLOWED_WITHIN_S, _STEP_S)
+    behind = None if isinstance(result, QueryableError) else result
+    if isinstance(result, QueryableError):
+        print_stderr(f"It is not known which instances follow: {result.detail}")
     text = (
-        f"{done['view']}: version {done['current']} is current, version {done['previous']} is the "
-        "previous one"
+        f"{change['view']}: version {change['current']} is current, version {change['previous']} "
+        "is the previous one"
     )
     if behind:
         text += f"\nThese instances do not follow yet: {', '.join(behind)}"
-    output.show({**done, "behind": behind}, text)
+    output.show({**change, "behind": behind}, text)

@@ -55,7 +55,7 @@ def test_scan(deployed: Deployed) -> None:
 
 def test_progress_of_a_scan_goes_to_stderr(deployed: Deployed) -> None:
     at_once = (
-        "import queryable.cli.progress as p; p._DELAY = p._INTERVAL = 0;"
+        "import queryable.cli.progress as p; p._DELAY_S = p._INTERVAL_S = 0;"
         "from queryable.cli.app import main; main()"
     )
     file = deployed.backends.folder / "many.ndjson"

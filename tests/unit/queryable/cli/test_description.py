@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from queryable.cli.description.fields import field_rows
-from queryable.cli.description.state import StateOfView, bytes_text, state_lines
+from queryable.cli.description.state import ViewState, bytes_text, state_lines
 
 
 def test_the_schema_seen() -> None:
@@ -36,8 +36,8 @@ def document(made_at: int, position: int, lag: int | None = 2) -> dict[str, Any]
 
 
 def test_sums_and_rates() -> None:
-    before = StateOfView.of("orders", document(1000, 50))
-    after = StateOfView.of("orders@2", document(3000, 150))
+    before = ViewState.from_document("orders", document(1000, 50))
+    after = ViewState.from_document("orders@2", document(3000, 150))
     assert before is not None
     assert after is not None
     assert state_lines(after.document(before)) == {
@@ -49,12 +49,12 @@ def test_sums_and_rates() -> None:
         "rates": "50.0 records/s read from the topic",
     }
     assert after.document(None)["records_per_second"] is None
-    unknown = StateOfView.of("orders", document(1000, 50, lag=None))
+    unknown = ViewState.from_document("orders", document(1000, 50, lag=None))
     assert unknown is not None
     lines = state_lines(unknown.document(before) | {"job_records_per_second": 7.25})
     assert lines["lag"] == "unknown"
     assert lines["rates"] == "not measured, 7.2 records/s read by the job"
-    assert StateOfView.of("others", document(1000, 50)) is None
+    assert ViewState.from_document("others", document(1000, 50)) is None
 
 
 @pytest.mark.parametrize(("size", "text"), [(0, "0 B"), (999, "999 B"), (2_500_000, "2.5 MB"),

@@ -112,7 +112,7 @@ def test_a_switch_and_the_way_back(fake: Fake) -> None:
 def test_a_proxy_that_does_not_follow_is_reported(
     fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deployments, "_FOLLOWED_WITHIN", 0.1)
+    monkeypatch.setattr(deployments, "_FOLLOWED_WITHIN_S", 0.1)
     fake.follows = False
     done = fake.run("switch-deployment", "shop-2", "--force")
     assert done.exit_code == UNAVAILABLE
@@ -148,7 +148,7 @@ def test_what_a_user_may_have_forgotten_is_said(fake: Fake) -> None:
 def test_a_proxy_that_does_not_answer_after_the_change_is_reported(
     fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deployments, "_FOLLOWED_WITHIN", 0.1)
+    monkeypatch.setattr(deployments, "_FOLLOWED_WITHIN_S", 0.1)
     answer = fake.answer
 
     def silent(request: RequestHandler) -> None:

@@ -34,7 +34,7 @@ def test_an_action_waits_until_the_job_has_carried_it_out(monkeypatch: pytest.Mo
         assert (done.exit_code, answers) == (SUCCESS, [])
         assert json.loads(done.stdout)["done"] is True
         assert server.paths == ["/views/words/pipeline", *["/views/words"] * 3]
-        monkeypatch.setattr(pipeline, "_CARRIED_OUT_WITHIN", 0.0)
+        monkeypatch.setattr(pipeline, "_CARRIED_OUT_WITHIN_S", 0.0)
         answers += [SENT, described()]
         done = run(server.url, "pipeline", "words", "restart")
         assert done.exit_code == UNAVAILABLE

@@ -42,11 +42,11 @@ def test_a_switch_waits_until_all_instances_follow(monkeypatch: pytest.MonkeyPat
         assert json.loads(done.stdout)["behind"] == []
         assert server.paths == ["/views/orders/switch", *["/views/orders/versions"] * 3]
         # it does not wait for ever, nor if someone has made another change
-        monkeypatch.setattr(view_versions, "_FOLLOWED_WITHIN", 0.1)
+        monkeypatch.setattr(view_versions, "_FOLLOWED_WITHIN_S", 0.1)
         answers += [CHANGED, *[status(1, None)] * 50]
         done = run(server.url, "rollback", "orders")
         assert json.loads(done.stdout)["behind"] == ["b1", "b2"]
-        monkeypatch.setattr(view_versions, "_FOLLOWED_WITHIN", 60)
+        monkeypatch.setattr(view_versions, "_FOLLOWED_WITHIN_S", 60)
         answers[:] = [CHANGED, status(1, 1, revision=4)]
         assert run(server.url, "switch", "orders@2").exit_code == SUCCESS
         assert not answers
