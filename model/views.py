@@ -98,7 +98,7 @@ class View:
 
     @cached_property
     def base(self) -> str:
-        """The name without a version: "orders" of "orders@2" (`model.versions`)."""
+        """The name without a version: "orders" of "orders@2" (`model.view_versions`)."""
         return self.name.partition("@")[0]
 
     @cached_property

@@ -28,9 +28,9 @@ from model.schemas_table import parse_schemas
 from model.times import parse_duration
 from model.toml_lines import TomlErrors as _Reader
 from model.toml_lines import view_table
-from model.versions import stored_name
 from model.view_conflicts import conflicts
 from model.view_field import BOOLEAN, Field, as_text, join_quoted, not_a_string
+from model.view_versions import stored_name
 from model.views import ANY_PARTITION, NEWEST, PARTIAL, SKIP, SPARK_GROUP_PREFIX, Deployment, View
 
 # The first segments of the paths that the product itself has.

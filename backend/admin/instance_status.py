@@ -14,7 +14,7 @@ from backend.security.browser_rules import parse_hosts
 from backend.wire.view_names import by_request_name
 from model.changes import deployments
 from model.machine.clock import boot_time
-from model.versions import Versions, split_name
+from model.view_versions import ViewVersions, split_name
 from model.views import View
 
 _STUCK_AFTER = 30.0  # s without an iteration of the ingest loop
@@ -75,7 +75,7 @@ def requests_document(context: InstanceContext) -> dict[str, Any]:
     }
 
 
-def versions_document(versions: Versions) -> dict[str, Any]:
+def versions_document(versions: ViewVersions) -> dict[str, Any]:
     """{view: {"current": version or null, "hashes": {version: hash}}}, of this instance."""
     return {
         base: {

@@ -20,7 +20,7 @@ from model.http.answers import RequestFailed
 from model.http.requests import send
 from model.progress import ANSWERABLE
 from model.topology import Member
-from model.versions import split_name
+from model.view_versions import split_name
 
 _TIMEOUT = 1.0  # s for the answer of an instance
 _DEADLINE = 2.0  # s to wait for all instances

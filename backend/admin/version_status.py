@@ -9,7 +9,7 @@ from backend.instance.context import QueryContext
 from model.machine.clock import boot_time
 from model.pipelines.status import FAILED, PAUSED, STOPPED, Status
 from model.progress import ANSWERABLE
-from model.versions import public_name
+from model.view_versions import public_name
 from model.views import View
 
 MAX_WAITING = 20

@@ -18,7 +18,7 @@ from model.group_views import GroupViews
 from model.kinds.registry import kind_of
 from model.problems import Unavailable
 from model.topology import HTTP, HTTPS, Member, PlacedView, Topology
-from model.versions import States, Versions
+from model.view_versions import States, ViewVersions
 from model.views import View
 
 VIEW_VERSION = b"view-version"
@@ -46,7 +46,7 @@ class GroupState:
         settings: Settings,
         views: Mapping[str, View],
         telemetry: Telemetry,
-        versions: Versions | None = None,
+        versions: ViewVersions | None = None,
     ) -> None:
         """`views`: by name. `versions`: what is known of their versions before the first states;
         None: all are current."""
@@ -71,7 +71,7 @@ class GroupState:
         """Whether /health/ready was 200 since the start. Written by readiness."""
         self.drained = False
         """Whether other instances should take over this instance's partitions."""
-        self.versions = versions or Versions(tuple(views.values()))
+        self.versions = versions or ViewVersions(tuple(views.values()))
         self.deployment: DeploymentState | None = None
         """The current deployment of the service; None: not known, or there is no service."""
         self.topology = self._agreed = Topology()
@@ -140,7 +140,7 @@ class GroupState:
             self._set_versions(self.versions.in_doubt())
             self._set_topology()
 
-    def _set_versions(self, versions: Versions) -> None:
+    def _set_versions(self, versions: ViewVersions) -> None:
         if versions is not self.versions:
             self.versions = versions
             for use_versions in self.on_versions:

@@ -22,7 +22,7 @@ from model.group_views import Claim, decide
 from model.kinds.kind import Kind
 from model.kinds.registry import kind_of
 from model.topology import NO_MEMBER, Epoch, PlacedView, Topology
-from model.versions import base_of
+from model.view_versions import base_of
 
 log = logging.getLogger(__name__)
 

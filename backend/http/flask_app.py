@@ -34,7 +34,7 @@ from backend.instance.context import InstanceContext
 from backend.wire.answer import etag_of
 from backend.wire.view_names import described, processors_for_clients
 from model.problems import BadRequest, MethodNotAllowed, NotFound, Problem
-from model.versions import Versions
+from model.view_versions import ViewVersions
 from model.views import View
 
 PAGES = (
@@ -151,7 +151,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
     return pages
 
 
-def _listed(versions: Versions) -> list[tuple[str, View]]:
+def _listed(versions: ViewVersions) -> list[tuple[str, View]]:
     """Each view with its current version; if that is not known, with its lowest one."""
     return [
         (base, versions.named.get(base) or next(iter(of_view.values())))

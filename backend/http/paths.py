@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from model.problems import BadRequest, Problem, Unavailable
-from model.versions import Versions, base_of
+from model.view_versions import ViewVersions, base_of
 from model.views import View
 
 _ABSOLUTE_FORM = re.compile(rb"(?i:https?)://[^/]+(/.*)?", re.DOTALL)
@@ -29,8 +29,8 @@ class KeyPath(NamedTuple):
 
 
 class Elsewhere(Unavailable):
-    """The request is about a view that only other instances have: see `Versions.elsewhere`. They
-    can answer it.
+    """The request is about a view that only other instances have, which can answer it: see
+    `ViewVersions.elsewhere`.
 
     `base`: the name of the view without a version; `stored`: the name inside instances. `path`: the
     raw path for another instance; None: the path of the request. `key`: the raw text of the key.
@@ -55,7 +55,7 @@ class Paths:
     views.
     """
 
-    def __init__(self, versions: Versions) -> None:
+    def __init__(self, versions: ViewVersions) -> None:
         self._by_prefix: dict[bytes, View] = {}
         self._elsewhere: dict[bytes, tuple[str, str]] = {}  # name in requests, name in instances
         self._undecided: dict[bytes, Callable[[], Problem]] = {}
@@ -114,7 +114,7 @@ class Paths:
         return None
 
 
-def _names(versions: Versions) -> tuple[str, ...]:
+def _names(versions: ViewVersions) -> tuple[str, ...]:
     return (*versions.named, *versions.elsewhere, *versions.undecided)
 
 

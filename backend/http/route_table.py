@@ -31,7 +31,7 @@ from backend.http.paths import Elsewhere, Paths, check_escapes, undecided
 from backend.http.request import Request
 from backend.wire.answer import Answer
 from model.problems import Unavailable
-from model.versions import Versions, base_of
+from model.view_versions import ViewVersions, base_of
 from model.views import View
 from model.views_file import RESERVED_SEGMENTS
 
@@ -111,7 +111,7 @@ class RouteTable:
 
     routes: tuple[Route, ...]
     paths: Paths
-    versions: Versions
+    versions: ViewVersions
     _below_key: dict[bytes, Route] = field(default_factory=dict)
     _with_any_rest: Route | None = None
     _fixed: dict[bytes, Match] = field(default_factory=dict)

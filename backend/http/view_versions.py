@@ -17,13 +17,13 @@ from backend.http.request import Request
 from backend.http.route_table import RouteTable
 from backend.wire.answer import MARK, Header
 from model.problems import BadRequest, Problem, Unavailable
-from model.versions import Versions
+from model.view_versions import ViewVersions
 from model.views import View
 
 _T = TypeVar("_T")
 
 
-def pin(request: Request, versions: Versions) -> None:
+def pin(request: Request, versions: ViewVersions) -> None:
     """Sets the view to the version that another instance asks for; Unavailable."""
     view = request.view
     if view is None or view.base not in versions.with_versions:
@@ -39,7 +39,7 @@ def pin(request: Request, versions: Versions) -> None:
     request.view, request.is_pinned = pinned, True
 
 
-def pinned_headers(headers: list[Header], view: View, versions: Versions) -> list[Header]:
+def pinned_headers(headers: list[Header], view: View, versions: ViewVersions) -> list[Header]:
     """The headers of a request that is forwarded: they name the version."""
     if view.base not in versions.with_versions:
         return headers
@@ -64,7 +64,7 @@ def is_outdated(table: RouteTable, request: Request) -> bool:
 
 
 def in_version_of_cursor(
-    request: Request, versions: Versions, parse: Callable[[View], _T]
+    request: Request, versions: ViewVersions, parse: Callable[[View], _T]
 ) -> tuple[View, _T]:
     """The version of the view, and what `parse` makes of the request in that version. If the
     request has a cursor, it is the version that the cursor comes from. Raises BadRequest."""

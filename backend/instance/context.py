@@ -26,7 +26,7 @@ from backend.security.cluster import ClusterAccess
 from backend.telemetry.telemetry import Telemetry
 from model.changes.deployments import DeploymentState
 from model.pipelines.status import Pipeline
-from model.versions import VersionState
+from model.view_versions import VersionState
 from model.views import View
 
 

@@ -10,7 +10,7 @@ from backend.cluster.change_log import ChangeLog, Subject
 from backend.cluster.group_state import GroupState
 from backend.instance.settings import Settings
 from model.topology import Topology
-from model.versions import States, Versions, VersionState, decode_record, encode_record
+from model.view_versions import States, VersionState, ViewVersions, decode_record, encode_record
 from model.views import View
 
 log = logging.getLogger(__name__)
@@ -33,11 +33,11 @@ def versions_of(application_id: str) -> Subject[VersionState]:
     )
 
 
-def initial_versions(views: tuple[View, ...]) -> Versions:
+def initial_versions(views: tuple[View, ...]) -> ViewVersions:
     """What is known of the versions of views before the version topic has been read: without a
     second version of a view, there is nothing to decide."""
-    declared = Versions(views)
-    return Versions(views, None) if declared.are_used else declared
+    declared = ViewVersions(views)
+    return ViewVersions(views, None) if declared.are_used else declared
 
 
 class VersionFollower:
@@ -68,7 +68,7 @@ class VersionFollower:
             versions_of(application_id),
             self._apply,
         )
-        self._are_declared = Versions(views).are_used
+        self._are_declared = ViewVersions(views).are_used
         self._timeout = timeout
         self._drop = drop
         self._rejoin = rejoin

@@ -27,7 +27,7 @@ from backend.wire.scan import ALLOW, NEVER
 from backend.wire.scan_codec import pack, unpack
 from model.formats.json_encoder import encode_json
 from model.problems import NonRetryable, Problem, Unavailable
-from model.versions import base_of
+from model.view_versions import base_of
 from model.views import View
 
 BATCH_PATH = b"/internal/batch"

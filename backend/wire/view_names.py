@@ -1,7 +1,7 @@
 """Documents with the names that requests use.
 
 Inside an instance, version 1 of a view has the view's name. In a request, this name means the
-current version (`model.versions`). So a document for clients and proxies describes the current
+current version (`model.view_versions`). So a document for clients and proxies describes the current
 version under the view's name, and each version under its own. For proxies, a switch is then a
 topology in which the view has other partitions on other instances.
 
@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from model.topology import PARTITION_FIELDS
-from model.versions import Versions, public_name, split_name
+from model.view_versions import ViewVersions, public_name, split_name
 
 
-def processors_for_clients(document: dict[str, Any], versions: Versions) -> dict[str, Any]:
+def processors_for_clients(document: dict[str, Any], versions: ViewVersions) -> dict[str, Any]:
     """The document of /processors, from that of the topology."""
     views = {
         name: {**document["views"][stored], **_named(name, versions, stored)}
@@ -39,12 +39,12 @@ def processors_for_clients(document: dict[str, Any], versions: Versions) -> dict
     return {**document, "views": views, "processors": processors}
 
 
-def by_request_name(values: Mapping[str, Any], versions: Versions) -> dict[str, Any]:
+def by_request_name(values: Mapping[str, Any], versions: ViewVersions) -> dict[str, Any]:
     """Values of views, by the names of requests."""
     return {name: values[stored] for name, stored in _names(values, versions)}
 
 
-def described(description: Mapping[str, Any], name: str, versions: Versions) -> dict[str, Any]:
+def described(description: Mapping[str, Any], name: str, versions: ViewVersions) -> dict[str, Any]:
     """The description of a view under a name of requests."""
     base, _ = split_name(name)
     found = {**description, **_named(name, versions, str(description["name"]))}
@@ -53,7 +53,7 @@ def described(description: Mapping[str, Any], name: str, versions: Versions) -> 
     return found
 
 
-def _named(name: str, versions: Versions, stored: str) -> dict[str, Any]:
+def _named(name: str, versions: ViewVersions, stored: str) -> dict[str, Any]:
     """The fields of a description that depend on the name."""
     base, version = split_name(stored)
     if base not in versions.with_versions:
@@ -62,7 +62,7 @@ def _named(name: str, versions: Versions, stored: str) -> dict[str, Any]:
     return {"name": name, "path": path, "version": version}
 
 
-def _names(by_stored_name: Mapping[str, Any], versions: Versions) -> Iterator[tuple[str, str]]:
+def _names(by_stored_name: Mapping[str, Any], versions: ViewVersions) -> Iterator[tuple[str, str]]:
     """The names of requests, each with the name inside instances."""
     for stored in by_stored_name:
         base, version = split_name(stored)

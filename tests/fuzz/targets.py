@@ -47,7 +47,7 @@ from model.kinds import layout
 from model.problems import ConfigurationError, Problem, Unauthenticated
 from model.records import ENTRY
 from model.topology import Topology, TopologyError
-from model.versions import Versions
+from model.view_versions import ViewVersions
 from model.views import View
 from model.views_file import parse_views
 from tests.support.in_process.avro_examples import ORDER
@@ -68,7 +68,7 @@ _CODECS: dict[str, Codec] = {
     "avro-order": _AVRO,
     "protobuf-order": ORDERS,
 }
-_PATHS = Paths(Versions(tuple(VIEWS.values())))
+_PATHS = Paths(ViewVersions(tuple(VIEWS.values())))
 _VERIFIER = TokenVerifier(Keys(secrets.token_bytes(32)))
 _QUESTION = ("orders", 1, True, None)
 

@@ -21,7 +21,7 @@ from backend.http.parameters import (
 from backend.http.paths import Paths
 from model.partitioner import partition_of, puts_anywhere
 from model.problems import BadRequest
-from model.versions import Versions
+from model.view_versions import ViewVersions
 from model.views import View
 
 HERE = Path(__file__).parent
@@ -61,7 +61,7 @@ VIEWS = {
         ),
     )
 }
-PATHS = Paths(Versions(tuple(VIEWS.values())))
+PATHS = Paths(ViewVersions(tuple(VIEWS.values())))
 
 # the document of /processors
 PROCESSORS: dict[str, Any] = {

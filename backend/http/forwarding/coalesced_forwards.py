@@ -29,7 +29,7 @@ from backend.wire.point_batch import (
 )
 from model.problems import Unavailable
 from model.topology import Member
-from model.versions import Versions, public_name
+from model.view_versions import ViewVersions, public_name
 from model.views import View
 
 MAX_READS = 512
@@ -50,7 +50,7 @@ Found = Answer | Unavailable | None
 """Unavailable: the instance did not answer the request. None: it did not answer the read."""
 
 
-def path_of(view: View, text: bytes, versions: Versions) -> bytes | None:
+def path_of(view: View, text: bytes, versions: ViewVersions) -> bytes | None:
     """The path of a key in this version of the view; None if an HTTP parser might refuse it, or
     read it differently. `text`: the key as it is in a URL; "" if a slash follows the key."""
     if not text:

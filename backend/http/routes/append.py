@@ -19,7 +19,7 @@ from backend.wire.answer import JSON, Answer
 from model.formats.base64url import from_base64url
 from model.partitioner import partition_of
 from model.problems import BadRequest, Conflict, NotFound, Problem, Unavailable
-from model.versions import split_name
+from model.view_versions import split_name
 from model.views import View
 
 

@@ -18,7 +18,7 @@ from backend.wire.answer import JSON, Answer, Header
 from backend.wire.scan import KNOWS_UNREADABLE
 from backend.wire.scan_codec import decode_request, encode_response, pack
 from model.problems import BadRequest, Unavailable
-from model.versions import base_of
+from model.view_versions import base_of
 
 OCTETS: Header = (b"content-type", b"application/octet-stream")
 

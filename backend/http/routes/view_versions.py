@@ -18,7 +18,7 @@ from backend.wire.answer import Answer, json_answer
 from model.machine.clock import boot_time
 from model.pipelines.status import NEVER_POLLED, STOPPED, UNKNOWN
 from model.problems import Conflict, NotFound, Unavailable
-from model.versions import MAX_VERSION, VersionState, public_name
+from model.view_versions import MAX_VERSION, VersionState, public_name
 from model.views import View
 
 _ROLLBACK_PATIENCE = 0.3  # s to wait for other instances: a rollback takes less than a second

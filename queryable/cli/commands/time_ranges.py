@@ -11,7 +11,7 @@ from rich.console import Console
 
 from model.kinds.registry import kind_of
 from queryable import ALL_KEYS, Client, View
-from queryable.cli.commands.switching.view_versions import print_versions
+from queryable.cli.commands.switching.view_versions import print_view_versions
 from queryable.cli.declaration.command import command
 from queryable.cli.options import complete_key
 from queryable.cli.output import Output, Row, RowOutput, sparkline
@@ -77,7 +77,7 @@ def versions(*, query: Query, key: KeyOrView = None, client: Client, output: Row
     """
     output.chosen()  # also without a key, a wrong use is an error
     if key is None:
-        print_versions(client, query.view, output)
+        print_view_versions(client, query.view, output)
     else:
         _print_history(client, query, key, output, client.versions)
 

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Mapping
 from urllib.parse import quote
 
-from model.versions import base_of
+from model.view_versions import base_of
 from queryable.client.protocol.answers import Source
 from queryable.client.protocol.errors import BadUse, NotFound, Unavailable
 from queryable.client.protocol.requests import ApiRequest

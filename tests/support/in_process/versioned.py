@@ -24,7 +24,7 @@ from model.partitioner import partition_of
 from model.progress import Progress
 from model.records import ENTRY, entry_head
 from model.topology import Epoch, Member, PlacedView, Topology
-from model.versions import VersionState
+from model.view_versions import VersionState
 from model.views import View
 from tests.support.in_process.examples import metadata, view
 from tests.support.in_process.instance import context

@@ -10,10 +10,10 @@ from urllib.parse import quote, urlencode
 
 from tests.support.client import Client
 from tests.support.reference.tables import base64url
-from tests.system.streams.replay import KeyValues, Sessions, Versions, Windows
+from tests.system.streams.replay import KeyValues, Sessions, ViewVersions, Windows
 from tests.system.streams.shop import ALL_KEYS, HOUR, MINUTE, STAGES, START
 
-Replay = KeyValues | Windows | Sessions | Versions
+Replay = KeyValues | Windows | Sessions | ViewVersions
 
 EVER = (START - 24 * HOUR, START + 24 * HOUR)
 UNKNOWN_KEYS = ["no such key", "a\0\0", "key-"]
@@ -103,9 +103,9 @@ class Question:
     def to_replay(self, replay: Replay) -> Any:
         if isinstance(replay, KeyValues):
             return replay.all() if self.kind == "all-values" else replay.value(self.key)
-        if isinstance(replay, Versions) and self.kind == "latest":
+        if isinstance(replay, ViewVersions) and self.kind == "latest":
             return value_of(replay.version(self.key, EVER[1]))
-        if isinstance(replay, Versions) and self.kind == "version":
+        if isinstance(replay, ViewVersions) and self.kind == "version":
             assert self.as_of is not None
             return replay.version(self.key, self.as_of)
         first, last = (self.first or EVER[0], self.last or EVER[1])
@@ -158,7 +158,7 @@ def questions(store: str, kind: str, stage: int, replay: Replay) -> Iterator[Que
             yield Question(store, kind, key, horizon=horizon)
         for first, last in (EVER, *_ranges(random, stage, horizon)):
             yield Question(store, kind, key, first, last, horizon=horizon)
-        if isinstance(replay, Versions):
+        if isinstance(replay, ViewVersions):
             yield Question(store, "latest", key, horizon=horizon)
             for moment in _moments(random, stage, replay, key):
                 yield Question(store, "version", key, as_of=moment, horizon=horizon)
@@ -175,7 +175,7 @@ def _ranges(random: Random, stage: int, horizon: int) -> Iterator[tuple[int, int
         yield horizon, horizon
 
 
-def _moments(random: Random, stage: int, replay: Versions, key: str) -> Iterator[int]:
+def _moments(random: Random, stage: int, replay: ViewVersions, key: str) -> Iterator[int]:
     horizon = replay.horizon(key)
     if horizon > START:
         yield from (horizon - HOUR, horizon - 1, horizon, horizon + 1)

@@ -105,7 +105,7 @@ class Sessions(_Timed):
         ]
 
 
-class Versions(_Timed):
+class ViewVersions(_Timed):
     def _apply(self, number: int, key: bytes, timestamp: int, value: bytes | None) -> None:
         self._seen[number] = max(self._seen[number], timestamp)
         if timestamp >= self._seen[number] - self._retention:

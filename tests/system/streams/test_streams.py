@@ -31,7 +31,7 @@ from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Log, history
 from tests.system.streams.application import NAME, SOURCE, Application
 from tests.system.streams.questions import OUTSIDE, Question, Replay, questions
-from tests.system.streams.replay import KeyValues, Sessions, Versions, Windows
+from tests.system.streams.replay import KeyValues, Sessions, ViewVersions, Windows
 from tests.system.streams.shop import INPUTS, PARTITIONS, RESTART, STAGES, send
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "kafka-streams.md").read_text()
@@ -121,7 +121,7 @@ def replay_of(view: View, logs: list[Log]) -> Replay:
         return Windows(logs, decode, view.retention)
     if view.store == "session":
         return Sessions(logs, decode, view.retention)
-    return Versions(logs, decode, view.retention)
+    return ViewVersions(logs, decode, view.retention)
 
 
 KINDS = {"key-value": "value", "window": "windows", "session": "sessions", "versioned": "versions"}

@@ -119,7 +119,7 @@ def drop(
     output.show(answer, f"{version} is dropped. Remove its entry from views.toml.")
 
 
-def print_versions(client: Client, view: str, output: DocumentOutput) -> None:
+def print_view_versions(client: Client, view: str, output: DocumentOutput) -> None:
     """Prints how far each version of a view is: `queryable versions VIEW`."""
     document = client.view_versions(view)
     if not output.is_for_people:

@@ -24,7 +24,7 @@ from local.kafka.broker import Broker, quiet_admin
 from local.waiting import wait_until
 from model.changes.deployments import DeploymentState
 from model.problems import Conflict
-from model.versions import States, VersionState, encode_record
+from model.view_versions import States, VersionState, encode_record
 from tests.support.topics import Writer
 
 DeploymentStates = Mapping[str, DeploymentState]

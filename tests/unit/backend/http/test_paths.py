@@ -10,7 +10,7 @@ from backend.http.paths import KeyPath, Paths
 from backend.http.router import Router
 from model.problems import BadRequest
 from model.topology import Epoch, Topology
-from model.versions import Versions
+from model.view_versions import ViewVersions
 from tests.support.in_process.examples import view
 from tests.support.in_process.instance import context
 
@@ -23,7 +23,7 @@ VIEWS = {
         view("bare", path=None),
     )
 }
-PATHS = Paths(Versions(tuple(VIEWS.values())))
+PATHS = Paths(ViewVersions(tuple(VIEWS.values())))
 
 
 @pytest.mark.parametrize(
@@ -156,6 +156,6 @@ def test_the_longest_path_of_a_view_takes_precedence(
     raw_path: bytes, name: str, text: bytes, rest: bytes
 ) -> None:
     nested = {"outer": view("outer", path="/shop"), "inner": view("inner", path="/shop/orders")}
-    assert Paths(Versions(tuple(nested.values()))).key_path(raw_path) == KeyPath(
+    assert Paths(ViewVersions(tuple(nested.values()))).key_path(raw_path) == KeyPath(
         nested[name], text, rest
     )

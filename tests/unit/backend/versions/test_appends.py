@@ -14,7 +14,7 @@ import pytest
 
 from backend.cluster.placement import place
 from model.topology import Topology
-from model.versions import Versions, VersionState
+from model.view_versions import VersionState, ViewVersions
 from model.views import View
 from tests.support.in_process.examples import candidate
 from tests.support.in_process.versioned import FIRST, SECOND, Deployment, Said
@@ -128,7 +128,7 @@ def test_an_instance_without_a_topology_does_not_say_that_a_topic_takes_no_recor
 
 def test_a_view_without_versions_has_version_1(made: Deployment) -> None:
     """The client may have learned of the versions from an instance that declares them already."""
-    made.contexts["b1"].group.versions = Versions((FIRST,))
+    made.contexts["b1"].group.versions = ViewVersions((FIRST,))
     assert append(made, "orders", "1").status == 200
 
 

@@ -14,7 +14,7 @@ from backend.cluster.group_state import GroupState
 from backend.instance.deployment_follower import DeploymentFollower
 from backend.instance.version_follower import VersionFollower, initial_versions, versions_of
 from model.changes.deployments import DeploymentState
-from model.versions import VersionState
+from model.view_versions import VersionState
 from model.views import View
 from tests.support.in_process.change_logs import FakeChangeLog, FakeTopic
 from tests.support.in_process.examples import ORDERS, view

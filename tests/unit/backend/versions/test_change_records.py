@@ -9,7 +9,7 @@ import pytest
 
 from backend.cluster.change_log import ChangeLog
 from backend.instance.version_follower import versions_of
-from model.versions import States, VersionState
+from model.view_versions import States, VersionState
 from tests.support.in_process.change_logs import FakeTopic
 
 STATE = VersionState(1).switched_to(2)

@@ -26,7 +26,7 @@ from model.group_views import GroupViews
 from model.partitioner import partition_of
 from model.problems import Unavailable
 from model.topology import Epoch, Member, Topology
-from model.versions import States, VersionState
+from model.view_versions import States, VersionState
 from model.views import View
 from tests.support.in_process.examples import candidate, view
 from tests.support.in_process.instance import context

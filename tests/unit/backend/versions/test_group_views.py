@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from model.group_views import Claim, GroupViews, contested, decide, leading
-from model.versions import Versions, VersionState
+from model.view_versions import VersionState, ViewVersions
 from model.views import View
 from tests.support.in_process.examples import view
 
@@ -64,7 +64,7 @@ def test_a_contested_path_leads_nowhere_until_that_is_decided() -> None:
 
 
 def test_a_version_that_only_others_declare_has_no_path() -> None:
-    versions = Versions((ORDERS,)).in_group(group(SECOND, ORDERS))
+    versions = ViewVersions((ORDERS,)).in_group(group(SECOND, ORDERS))
     assert versions.named == {"orders": ORDERS, "orders@1": ORDERS}
     assert versions.elsewhere == {"orders@2": "orders@2"}
     assert versions.leads_to == {"/o": "orders"}
@@ -72,7 +72,7 @@ def test_a_version_that_only_others_declare_has_no_path() -> None:
 
 
 def test_without_a_switch_the_lowest_version_of_the_group_is_current() -> None:
-    later = Versions((SECOND,))
+    later = ViewVersions((SECOND,))
     assert later.named["orders"] is SECOND
     together = later.in_group(group(ORDERS, SECOND))
     assert together.elsewhere == {"orders": "orders", "orders@1": "orders"}
@@ -82,7 +82,7 @@ def test_without_a_switch_the_lowest_version_of_the_group_is_current() -> None:
 
 def test_a_current_version_that_only_others_declare_is_elsewhere() -> None:
     states = {"orders": VersionState(2, 1, (), 1)}
-    versions = Versions((ORDERS,), states)
+    versions = ViewVersions((ORDERS,), states)
     assert versions.undecided == {"orders"}
     known = versions.in_group(group(ORDERS, SECOND))
     assert (known.undecided, known.elsewhere["orders"]) == (set(), "orders@2")
@@ -93,7 +93,7 @@ def test_a_current_version_that_only_others_declare_is_elsewhere() -> None:
 
 def test_another_definition_than_that_of_the_group_is_not_used() -> None:
     other = view("orders", path="/o", topic="another")
-    versions = Versions((other,)).in_group(group(ORDERS))
+    versions = ViewVersions((other,)).in_group(group(ORDERS))
     assert versions.named == {}
     assert versions.elsewhere == {"orders": "orders", "orders@1": "orders"}
     assert not versions.is_here(other)
@@ -103,10 +103,10 @@ def test_another_definition_than_that_of_the_group_is_not_used() -> None:
 def test_a_path_of_the_own_file_alone_is_undecided() -> None:
     """The group has not taken it over yet, or has given it to another view."""
     new = view("orders", path="/new", topic="orders")
-    versions = Versions((new,)).in_group(group(ORDERS))
+    versions = ViewVersions((new,)).in_group(group(ORDERS))
     assert versions.leads_to == {"/o": "orders"}
     assert versions.undecided_paths == {"/new"}
-    moved = Versions((new,)).in_group(group(view("other", path="/new", topic="o"), ORDERS))
+    moved = ViewVersions((new,)).in_group(group(view("other", path="/new", topic="o"), ORDERS))
     assert (moved.leads_to["/new"], moved.undecided_paths) == ("other", set())
 
 
@@ -114,10 +114,10 @@ def test_a_contested_path_is_undecided_without_the_leader() -> None:
     """Leaders of older versions do not decide."""
     other = view("other", path="/o", topic="other")
     for own in ((ORDERS,), (other,), (ORDERS, SECOND)):
-        versions = Versions(own).in_group(group(ORDERS, other))
+        versions = ViewVersions(own).in_group(group(ORDERS, other))
         assert (versions.leads_to, versions.undecided_paths) == ({}, {"/o"})
         assert versions.paths == {}
-        decided = Versions(own).in_group(group(ORDERS, other, o="other"))
+        decided = ViewVersions(own).in_group(group(ORDERS, other, o="other"))
         assert (decided.leads_to, decided.undecided_paths) == ({"/o": "other"}, set())
         assert decided.paths == {"other": "/o"}
 
@@ -125,7 +125,7 @@ def test_a_contested_path_is_undecided_without_the_leader() -> None:
 def test_a_dropped_version_claims_no_path() -> None:
     moved, other = view("orders@2", path="/new", topic="b"), view("other", path="/o", topic="c")
     states = {"orders": VersionState(2, None, (1,), 2)}
-    versions = Versions((moved, other), states).in_group(group(ORDERS, moved, other))
+    versions = ViewVersions((moved, other), states).in_group(group(ORDERS, moved, other))
     assert versions.leads_to == {"/new": "orders", "/o": "other"}
     assert versions.undecided_paths == set()
 
@@ -133,12 +133,12 @@ def test_a_dropped_version_claims_no_path() -> None:
 def test_the_path_of_a_dropped_version_leads_to_its_view_if_no_other_version_has_one() -> None:
     """The file may give the path to one version alone."""
     plain, states = view("orders@2", topic="b"), {"orders": VersionState(2, None, (1,), 2)}
-    alone = Versions((ORDERS, plain), states)
+    alone = ViewVersions((ORDERS, plain), states)
     for versions in (alone, alone.in_group(group(ORDERS, plain))):
         assert (versions.leads_to, versions.undecided_paths) == ({"/o": "orders"}, set())
         assert versions.paths == {"orders": "/o"}
         assert versions.named["orders"] is plain
-    edited = Versions((plain,), states)
+    edited = ViewVersions((plain,), states)
     assert edited.in_group(group(ORDERS, plain)).leads_to == {"/o": "orders"}
     assert edited.in_group(group(plain)).leads_to == {}
 
@@ -147,5 +147,5 @@ def test_the_path_of_a_dropped_version_is_not_undecided_if_its_view_has_moved() 
     moved = view("orders@2", path="/new", topic="b")
     states = {"orders": VersionState(2, None, (1,), 2)}
     for own in ((ORDERS, moved), (ORDERS,), (moved,)):
-        versions = Versions(own, states).in_group(group(ORDERS, moved))
+        versions = ViewVersions(own, states).in_group(group(ORDERS, moved))
         assert (versions.leads_to, versions.undecided_paths) == ({"/new": "orders"}, set())

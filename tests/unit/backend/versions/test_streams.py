@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from backend.wire.answer import Header
-from model.versions import VersionState
+from model.view_versions import VersionState
 from tests.support.in_process.versioned import KEYS, Deployment, Said
 
 

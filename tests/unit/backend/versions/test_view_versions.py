@@ -21,7 +21,7 @@ from model.machine.clock import boot_time
 from model.partitioner import partition_of
 from model.pipelines.status import CommittedOffset, Pipeline
 from model.records import ENTRY
-from model.versions import VersionState
+from model.view_versions import VersionState
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import context
 from tests.support.in_process.pages import flask_pages

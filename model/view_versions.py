@@ -115,7 +115,7 @@ def decode_record(value: bytes | str | None) -> tuple[str, VersionState]:
 
 
 @dataclass(frozen=True)
-class Versions:
+class ViewVersions:
     """The meaning of the names and paths in requests. It follows from what all instances of a group
     share: the topology and the changes of versions. So it is the same on all instances, even while
     their files differ.
@@ -262,15 +262,15 @@ class Versions:
         state = self.states.get(base)
         return VersionState(self._lowest.get(base, 1)) if state is None else state
 
-    def in_doubt(self) -> Versions:
+    def in_doubt(self) -> ViewVersions:
         """The versions before the states are known: any view may have versions that are not
         declared here."""
-        return Versions(self.views, None, may_lack_some=True, group=self.group)
+        return ViewVersions(self.views, None, may_lack_some=True, group=self.group)
 
-    def with_states(self, states: States) -> Versions:
-        return Versions(self.views, states, group=self.group)
+    def with_states(self, states: States) -> ViewVersions:
+        return ViewVersions(self.views, states, group=self.group)
 
-    def in_group(self, group: GroupViews) -> Versions:
+    def in_group(self, group: GroupViews) -> ViewVersions:
         """A copy with the views of another topology, or this object if the views are the same."""
         return self if group == self.group else replace(self, group=group)
 

@@ -9,10 +9,10 @@ import pytest
 
 from model.changes.records import fold
 from model.problems import ConfigurationError
-from model.versions import (
+from model.view_versions import (
     States,
-    Versions,
     VersionState,
+    ViewVersions,
     decode_record,
     encode_record,
     split_name,
@@ -31,7 +31,7 @@ def views(*names: str, **fields: str) -> tuple[View, ...]:
     return parse_views(text).views
 
 
-def current(versions: Versions, name: str = "orders") -> int | None:
+def current(versions: ViewVersions, name: str = "orders") -> int | None:
     view = versions.named.get(name)
     return None if view is None else view.version
 
@@ -62,7 +62,7 @@ def test_other_names_with_an_at_sign_are_refused(text: str, error: str) -> None:
 
 def test_views_of_which_others_may_have_versions_are_undecided() -> None:
     """Until the version topic has been read."""
-    declared = Versions(views("orders", "orders@2", "users"))
+    declared = ViewVersions(views("orders", "orders@2", "users"))
     assert declared.undecided == set()
     doubted = declared.in_doubt()
     assert doubted.undecided == {"orders", "users"}
@@ -126,7 +126,7 @@ def test_names_are_split() -> None:
 
 
 def test_the_lowest_version_is_current_until_the_first_switch() -> None:
-    versions = Versions(views("orders@2", "orders", "other"))
+    versions = ViewVersions(views("orders@2", "orders", "other"))
     assert current(versions) == 1
     assert [current(versions, f"orders@{n}") for n in (1, 2, 3)] == [1, 2, None]
     assert current(versions, "other@1") == 1
@@ -134,14 +134,14 @@ def test_the_lowest_version_is_current_until_the_first_switch() -> None:
 
 
 def test_a_view_with_versions_is_undecided_until_the_states_are_known() -> None:
-    versions = Versions(views("orders", "orders@2", "other"), None)
+    versions = ViewVersions(views("orders", "orders@2", "other"), None)
     assert versions.undecided == {"orders"}
     assert current(versions) is None
     assert [current(versions, name) for name in ("orders@1", "orders@2", "other")] == [1, 2, 1]
 
 
 def test_switch_rollback_and_drop() -> None:
-    versions = Versions(views("orders", "orders@2"))
+    versions = ViewVersions(views("orders", "orders@2"))
     state = versions.state("orders")
     assert state is not None
     state = state.switched_to(2)
@@ -161,7 +161,7 @@ def test_switch_rollback_and_drop() -> None:
 
 def test_a_current_version_that_is_not_declared_here_is_undecided() -> None:
     """An instance with an older views.toml must not answer from the version that it has."""
-    versions = Versions(views("orders"), {"orders": VersionState(2, 1, (), 1)})
+    versions = ViewVersions(views("orders"), {"orders": VersionState(2, 1, (), 1)})
     assert versions.undecided == {"orders"}
     assert current(versions) is None
 
