@@ -202,8 +202,8 @@ class StoreMetadata:
 
     view_hash: str
     topic_id: str
-    partitions: int  # of the topic, when the store was created
-    leader_epoch: int  # of the last record applied; -1 if unknown
+    partitions: int  # the topic's number of partitions when the store was created
+    leader_epoch: int  # the leader epoch of the last record applied; -1 if unknown
     answerable: bool  # whether it has reached the end of the log
     mispartitioned: int  # number of mispartitioned records
     dead_letters: int  # number of records that could not be decoded
@@ -221,7 +221,7 @@ class StoreMetadata:
 
     @property
     def last_complete(self) -> int | None:
-        """When it last had all records of the topic (wall clock, ms); None: never."""
+        """The time at which it last had all records of the topic (wall clock, ms); None: never."""
         return self.alive_at if self.complete_at is None else self.complete_at or None
 
     @property

@@ -140,7 +140,7 @@ def partition_counts_in(document: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(map(int, document.get("partition_counts", [smallest] if smallest else [])))
 
 
-DOCUMENT_VERSION = 1  # of /processors; fields may be added without a new version
+DOCUMENT_VERSION = 1  # the version of /processors; fields may be added without a new version
 _FIELDS = {
     ACTIVE: "topicPartitions",
     STANDBY: "standbyPartitions",

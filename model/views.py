@@ -64,9 +64,9 @@ class View:
     value: str
     partitioner: str
     store: str = "key-value"
-    window_size: int | None = None
+    window_size: int | None = None  # ms
     window_key: str = "changelog"
-    retention: int | None = None
+    retention: int | None = None  # ms
     persistence: str = "rocksdb"
     key_schema: str | None = None  # `Format.definition`: a schema, or CONFLUENT
     value_schema: str | None = None
@@ -78,8 +78,8 @@ class View:
     append: bool = dataclasses.field(default=False, compare=False)  # whether POST is allowed
     pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
     spark_view: str | None = dataclasses.field(default=None, compare=False)  # its Python file
-    partitions: int | None = dataclasses.field(default=None, compare=False)  # of a new topic
-    trigger: str = dataclasses.field(default="", compare=False)  # of Spark's query
+    partitions: int | None = dataclasses.field(default=None, compare=False)  # if Spark creates it
+    trigger: str = dataclasses.field(default="", compare=False)  # the trigger of Spark's query
     quota: Quota | None = dataclasses.field(default=None, compare=False)
     derivation: Derivation | None = dataclasses.field(default=None, compare=False, repr=False)
     push: str | None = dataclasses.field(default=None, compare=False)  # folder of its pushes

@@ -41,7 +41,7 @@ Names = Mapping[str, Expression]
 
 
 def parse_aggregates(table: Mapping[str, Any], names: Names) -> tuple[Aggregate, ...]:
-    """Raises TableError."""
+    """Parse the aggregates of a table. Raises TableError."""
     aggregates: list[Aggregate] = []
     for key in FUNCTIONS:
         if key in table:

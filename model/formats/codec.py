@@ -79,7 +79,7 @@ class Codec(ABC):
         return self.check
 
     def verify(self, raw: bytes) -> None:
-        """As `check`, and for most records as fast as `probe`."""
+        """Like `check`, but for most records as fast as `probe`."""
         try:
             self.probe(raw)
         except ValueError:

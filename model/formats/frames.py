@@ -52,8 +52,8 @@ def unframed(raw: bytes) -> bytes:
 
 
 def other_frame(raw: bytes) -> str | None:
-    """For bytes that seem to have a frame that is not read: a text with this frame and what to do.
-    Otherwise None."""
+    """The name of a frame that is not read, with what to do, if the bytes seem to have such a
+    frame. Otherwise None."""
     if len(raw) >= _GLUE and raw[0] == 3 and raw[1] in _GLUE_COMPRESSIONS:
         return (
             "the frame of AWS Glue's serializers (version 3, a UUID of 16 bytes), which is not "

@@ -28,7 +28,8 @@ class _Text(str):
 
 
 def without_recursion(document: object, sorted_: bool) -> bytes:
-    """What `json.dumps` writes, for any number of levels. It takes ten times as long."""
+    """The text that `json.dumps` would write, for any number of levels. It takes ten times as
+    long."""
     written: list[str] = []
     pending: list[Any] = [document]  # the next part last
     while pending:

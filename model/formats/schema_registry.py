@@ -23,7 +23,7 @@ _MAX_BYTES = 8 << 20
 _MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REFERENCES = 100
-_DEFAULT_TYPE = "AVRO"  # of a registry whose answer has no `schemaType`
+_DEFAULT_TYPE = "AVRO"  # the type of a schema if the registry sends no `schemaType`
 _BY_TYPE: dict[str, SchemaFormat] = {format_.registry_type: format_ for format_ in SCHEMA_FORMATS}
 _NAMES = {format_.registry_type: name for name, format_ in FORMATS.items() if format_.registry_type}
 _NOT_FOUND = 40403  # the registry's error code; a bare 404 may mean a wrong URL
@@ -83,7 +83,7 @@ class RegistryClient:
         return self.registered(schema_id).parsed()
 
     def registered(self, schema_id: int) -> RegisteredSchema:
-        """As `fetch`, but not parsed."""
+        """The schema as the registry has it. Raises the same errors as `fetch`."""
         path = f"/schemas/ids/{schema_id}"
         document = self._get(path)
         schema_type = document.get("schemaType") or _DEFAULT_TYPE

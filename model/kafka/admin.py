@@ -1,7 +1,7 @@
 """Requests to the brokers by confluent-kafka's AdminClient, with answers instead of futures.
 
 Each request raises KafkaException if the brokers refuse it, and TimeoutError if there is no answer
-after `timeout` s plus GRACE_S. No request creates a topic, as `list_topics` of one topic may.
+after `timeout_s` plus GRACE_S. No request creates a topic, as `list_topics` of one topic may.
 `model.kafka.clients` says which thread destroys a client.
 """
 
@@ -37,14 +37,14 @@ _Name = TypeVar("_Name")
 _Result = TypeVar("_Result")
 
 
-def results(futures: Mapping[_Name, Future[_Result]], timeout: float) -> dict[_Name, _Result]:
+def results(futures: Mapping[_Name, Future[_Result]], timeout_s: float) -> dict[_Name, _Result]:
     """The results of a request, by the keys of `futures`. Raises the first error.
 
     A future refers to its error, the error to the frames that it has passed, and a frame to its
     variables. If one of these variables were the future, only the garbage collector, which rarely
     runs, would free the objects of these frames. One of them may be a client with four threads.
     """
-    deadline = time.monotonic() + timeout + GRACE_S
+    deadline = time.monotonic() + timeout_s + GRACE_S
     by_name: dict[_Name, _Result] = {}
     future: Future[_Result] | None = None
     try:
@@ -58,19 +58,21 @@ def results(futures: Mapping[_Name, Future[_Result]], timeout: float) -> dict[_N
 
 
 def describe(
-    admin: AdminClient, topics: Iterable[str], timeout: float
+    admin: AdminClient, topics: Iterable[str], timeout_s: float
 ) -> dict[str, TopicDescription]:
     """Ids and partitions by topic. A missing topic is an error: UNKNOWN_TOPIC_OR_PART."""
     collection = TopicCollection(list(topics))
-    return results(admin.describe_topics(collection, request_timeout=timeout), timeout)
+    return results(admin.describe_topics(collection, request_timeout=timeout_s), timeout_s)
 
 
-def configs(admin: AdminClient, topics: Iterable[str], timeout: float) -> dict[str, dict[str, str]]:
+def configs(
+    admin: AdminClient, topics: Iterable[str], timeout_s: float
+) -> dict[str, dict[str, str]]:
     """The settings of each topic, with Kafka's names."""
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     if not resources:
         return {}
-    descriptions = results(admin.describe_configs(resources, request_timeout=timeout), timeout)
+    descriptions = results(admin.describe_configs(resources, request_timeout=timeout_s), timeout_s)
     return {
         resource.name: {name: entry.value for name, entry in entries.items()}
         for resource, entries in descriptions.items()
@@ -81,7 +83,7 @@ def offsets(
     admin: AdminClient,
     partitions: Mapping[str, Iterable[int]],
     spec: OffsetSpec,
-    timeout: float,
+    timeout_s: float,
     isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> dict[str, dict[int, int]]:
     """Offsets by topic and partition: EARLIEST, or LATEST, which is the last stable offset unless
@@ -91,9 +93,9 @@ def offsets(
         for topic, numbers in partitions.items()
         for number in numbers
     }
-    futures = admin.list_offsets(requested, isolation_level=isolation, request_timeout=timeout)
+    futures = admin.list_offsets(requested, isolation_level=isolation, request_timeout=timeout_s)
     by_topic: dict[str, dict[int, int]] = {topic: {} for topic in partitions}
-    for partition, result in results(futures, timeout).items():
+    for partition, result in results(futures, timeout_s).items():
         if result.offset < 0:
             raise TimeoutError(f"no offset of {partition.topic}-{partition.partition}")
         by_topic[partition.topic][partition.partition] = result.offset
@@ -105,7 +107,7 @@ def create_topic(
     topic: str,
     partitions: int,
     config: Mapping[str, str],
-    timeout: float,
+    timeout_s: float,
     *,
     replication: int = -1,
     optional: Mapping[str, str] | None = None,
@@ -114,13 +116,13 @@ def create_topic(
     `optional`: more settings, without which it is created if the broker does not know them."""
     new = NewTopic(topic, partitions, replication, config={**(optional or {}), **config})
     try:
-        results(admin.create_topics([new], operation_timeout=timeout), timeout)
+        results(admin.create_topics([new], operation_timeout=timeout_s), timeout_s)
     except KafkaException as error:
         if code_of(error) == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
         if not optional or code_of(error) != KafkaError.INVALID_CONFIG:
             raise
-        return create_topic(admin, topic, partitions, config, timeout, replication=replication)
+        return create_topic(admin, topic, partitions, config, timeout_s, replication=replication)
     return True
 
 

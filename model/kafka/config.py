@@ -101,7 +101,8 @@ _SECRET = re.compile(r"pass|secret|jaas|private\.key|\.pem$|\.config$|^ssl\.keys
 
 @dataclass(frozen=True, slots=True)
 class OidcClient:
-    """How a client gets its token: OAuth 2.0's client credentials (RFC 6749, section 4.4)."""
+    """The settings with which a client requests its token: OAuth 2.0's client credentials (RFC
+    6749, section 4.4)."""
 
     token_url: str
     client_id: str

@@ -24,11 +24,11 @@ class StoredView(RowView, Protocol):
 
     @property
     def retention(self) -> int | None:
-        """In ms."""
+        """The time (ms) for which entries are kept; None: for ever."""
 
     @property
     def window_size(self) -> int | None:
-        """In ms."""
+        """The length of a window (ms); None: the entries are points in time."""
 
     @property
     def window_key(self) -> str: ...
@@ -72,7 +72,7 @@ class Kind:
     name: ClassVar[str]
     resource: ClassVar[str | None] = "keys"  # GET /views/{view}/{resource}
     history: ClassVar[str | None] = None  # GET {path}/{key}/{history}
-    fields: ClassVar[frozenset[str]] = frozenset()  # of views.toml, if not all kinds have them
+    fields: ClassVar[frozenset[str]] = frozenset()  # those of views.toml that only some kinds have
     has_points: ClassVar[bool] = True  # a key has one value
     has_versions: ClassVar[bool] = False  # `as_of`; tombstones are entries
     has_changes: ClassVar[bool] = False  # GET {path}/{key}/changes
@@ -89,8 +89,8 @@ class Kind:
     # Placement
 
     def standbys(self, configured: int, instances: int) -> int:
-        """How many standbys a partition should have. `configured`: QUERYABLE_STANDBY_REPLICAS.
-        `instances`: the number of instances."""
+        """The number of standbys that a partition should have. `configured`:
+        QUERYABLE_STANDBY_REPLICAS. `instances`: the number of instances."""
         return instances - 1 if self.on_all_instances else configured
 
     # Layout

@@ -88,8 +88,8 @@ class Status:
 
     `heard_ago`: time since its last heartbeat. `lag`: source records that it has not read yet.
     `staleness`: time since it had last read everything. `sources`: lag by topic. `command`: the id
-    of the last command that it has carried out. `stats`: as in its last heartbeat.
-    `open_transaction`: for how long a transaction in a source has held readers back.
+    of the last command that it has carried out. `stats`: the numbers in its last heartbeat.
+    `open_transaction`: the time for which a transaction in a source has held readers back.
     """
 
     state: str

@@ -21,8 +21,8 @@ SchemaNotYet."""
 
 @dataclass(frozen=True, slots=True)
 class RowRule:
-    """What views.toml says about values: `unwrap` is DEBEZIUM or None. `is_framed`: whether JSON
-    has Confluent's frame; only for derived views, which read no other format."""
+    """The fields of views.toml for the values of records. `unwrap`: DEBEZIUM or None. `is_framed`:
+    whether JSON has Confluent's frame; only for derived views, which read no other format."""
 
     unwrap: str | None = None
     null_deletes: bool = False

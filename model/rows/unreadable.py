@@ -37,7 +37,7 @@ class Unreadable(NamedTuple):
 
     @classmethod
     def with_reason(cls, partition: int, offset: int, reason: str, value: bytes) -> Unreadable:
-        """`reason`: of any length. Half of a surrogate pair in it is escaped."""
+        """Cut the reason to a maximum length. Half of a surrogate pair in it is escaped."""
         escaped = reason[:_MAX_REASON].encode(errors="backslashreplace").decode()
         return cls(partition, offset, escaped, value)
 
@@ -68,8 +68,8 @@ def bytes_of(view: RowView, placed: bytes) -> bytes:
 
 
 def settle_now(view: RowView, placed: bytes) -> bytes | Unreadable:
-    """As `settle`, for a query of many entries, which cannot wait for each schema: the entry stays
-    unreadable while its schema is not known."""
+    """Like `settle`, for a query of many entries, which cannot wait for each schema: the entry
+    stays unreadable while its schema is not known."""
     try:
         return settle(view, placed)
     except SchemaNotYet as missing:

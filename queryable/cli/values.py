@@ -25,8 +25,8 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def parse_value(text: str, format_: Format, name: str) -> Any:
-    """A value of the format, from text; bytes are typed as text. `name`: of the argument or option.
-    Raises BadUse."""
+    """A value of the format, from text; bytes are typed as text. `name`: the name of the argument
+    or option. Raises BadUse."""
     try:
         return format_.python.from_typed(text)
     except ValueError:

@@ -79,7 +79,7 @@ class _Stream:
                 self._response.close()
             finally:
                 self._reading.release()
-        elif hasattr(self._response, "shutdown"):  # of urllib3 2.3
+        elif hasattr(self._response, "shutdown"):  # urllib3 2.3 has it
             with suppress(OSError, RuntimeError, ValueError):  # it has just ended
                 self._response.shutdown()
 

@@ -48,7 +48,7 @@ class TypedMethods(Generic[K, V]):
     def __init__(
         self, client: SyncRunner | AsyncRunner, name: str, key: type[K], value: type[V]
     ) -> None:
-        """Raises BadUse for types that `reader_of` does not support."""
+        """`key`, `value`: the types. Raises BadUse if `reader_of` does not support them."""
         self.name = name
         self._client = client
         self._context = client._context

@@ -18,7 +18,7 @@ import orjson
 Named = dict[str, dict[str, Any]]
 """The definitions of named types, by full name."""
 
-MAX_DEPTH = 100  # of a schema, and of a value; orjson's limit is 254
+MAX_DEPTH = 100  # levels of a schema, and of a value; orjson's limit is 254
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _RECORDS = ("record", "error")

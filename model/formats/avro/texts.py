@@ -87,7 +87,7 @@ def from_base64(text: str) -> bytes:
 
 
 def to_float(value: Any) -> float:
-    """From a JSON number or one of the texts in _TEXT_OF_FLOAT."""
+    """The float of a JSON number, or of a text in _TEXT_OF_FLOAT; ValueError."""
     if isinstance(value, str) and value in _TEXT_OF_FLOAT:
         return _TEXT_OF_FLOAT[value]
     if isinstance(value, bool) or not isinstance(value, int | float):

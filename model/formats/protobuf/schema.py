@@ -133,7 +133,7 @@ class ProtobufFile:
             raise ValueError("not a descriptor set: it has no message types")
         self.descriptor_set: bytes = FileDescriptorSet(file=ordered).SerializeToString()
         self.fingerprint = _fingerprint(self.descriptor_set)
-        self._types: dict[tuple[int, ...], MessageType] = {}  # as many as the file has
+        self._types: dict[tuple[int, ...], MessageType] = {}  # by path; at most all of the file
 
     def message(self, name: str) -> MessageType:
         """A message type by its full name; KeyError."""

@@ -22,7 +22,7 @@ _STEP_S = 0.25
 
 
 class Action(StrEnum):
-    """What the pipeline must do."""
+    """A command for the pipeline."""
 
     PAUSE = "pause"
     RESUME = "resume"

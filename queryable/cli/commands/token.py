@@ -82,7 +82,8 @@ def token(
 
 
 def _user_name() -> str:
-    """Raises BadUse: in a container, a user may have a number and no name."""
+    """The name of the user. Raises BadUse if the user has none: in a container, a user may only
+    have a number."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -138,7 +138,7 @@ class _Fitting:
 
 
 def _instances_table(document: Document, separator: str = "") -> Table:
-    """With `separator`, name and address are in one column."""
+    """The instances with their partitions. With `separator`, name and address are in one column."""
     names = ("instance",) if separator else ("instance", "address")
     table = Table(*names, "state", "view", *_ROLES.values())
     for processor in document["processors"]:

@@ -27,7 +27,7 @@ class ViewState:
 
     @classmethod
     def from_document(cls, view: str, document: Mapping[str, Any]) -> ViewState | None:
-        """None if the document does not have the view."""
+        """The state in the document of the admin page; None if it does not have the view."""
         for view_document in document.get("views", ()):
             if view_document["name"] == view or (
                 view_document.get("current") and view_document["name"].partition("@")[0] == view

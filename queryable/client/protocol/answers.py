@@ -23,7 +23,7 @@ else:
 
 
 class Source:
-    """Where an answer comes from, and how fresh it is.
+    """The origin of an answer, and its freshness.
 
     The properties are read from the response headers on access.
     """
@@ -103,7 +103,7 @@ class Source:
         return any(role == "standby" for _, role in self._instances_and_roles())
 
     def _instances_and_roles(self) -> list[tuple[str, str]]:
-        """From a header such as `b1; active, b2; standby, +3`."""
+        """The pairs in the header `Served-By`, such as `b1; active, b2; standby, +3`."""
         parts = [part.strip() for part in self._headers.get("served-by", "").split(",")]
         pairs = [part.partition(";") for part in parts if part and not part.startswith("+")]
         return [(instance.strip(), role.strip()) for instance, _, role in pairs]
@@ -130,9 +130,9 @@ class Answer(Source):
     """The answer to a point read: `key`, `value` and `found`. It is falsy if the key was not found.
 
     `valid_from` and `valid_to` (epoch ms) are set if the read was `as_of` a time.
-    `timestamp` (epoch ms): of the record that the value is from; None if it has none, or if it was
-    not asked for in a batch. `headers`: of the record, if they were asked for; None if the topic no
-    longer has it.
+    `timestamp` (epoch ms): the timestamp of the value's record; None if the record has none, or if
+    it was not asked for in a batch. `headers`: the headers of the record, if they were asked for;
+    None if the topic no longer has the record.
     """
 
     __slots__ = ("found", "headers", "key", "timestamp", "valid_from", "valid_to", "value")
@@ -255,7 +255,7 @@ class Change(NamedTuple, Generic[K, V]):
 
 
 class Appended(NamedTuple):
-    """Where a record was written."""
+    """The partition and the offset at which a record was written."""
 
     partition: int
     offset: int

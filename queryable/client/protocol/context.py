@@ -258,7 +258,7 @@ class ClientContext:
         return not needs_tls or instance.startswith("https:")
 
     def _with_token(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        """Raises BadUse if there is no valid token now."""
+        """The headers with the token. Raises BadUse if there is no valid token now."""
         if self.settings.token is None:
             return headers
         return {**(headers or {}), "authorization": f"Bearer {self.settings.token()}"}
@@ -283,7 +283,7 @@ class ClientContext:
         return view
 
     def view_to_read(self, name: str, deadline: float) -> Call[View]:
-        """As `view`, for a request whose answer names its definition: see `answering`. So the
+        """Like `view`, for a request whose answer names its definition: see `answering`. So the
         description may be outdated. But a session begins with the current version."""
         session = self.offsets
         if session is not None and name in session.views:

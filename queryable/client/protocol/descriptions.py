@@ -64,8 +64,8 @@ class Descriptions:
         return (yield from self._fetch(name, deadline)) if cached is None else cached
 
     def to_read(self, name: str, deadline: float) -> Call[View]:
-        """As `current`, but the description may be outdated if it has a definition: the answer then
-        says whether its own definition is the same. Raises NotFound."""
+        """Like `current`, but the description may be outdated if it has a definition. The answer
+        shows whether its definition is the same. Raises NotFound."""
         cached = self._cache.get(name, self._clock()) or self._cache.latest(name)
         return (yield from self._fetch(name, deadline)) if cached is None else cached
 

@@ -35,7 +35,8 @@ _NDJSON = {"accept": "application/x-ndjson"}
 
 
 class Pager(Protocol[T]):
-    """Returns page after page, and None after the last one. `source`: of the latest page."""
+    """Returns page after page, and None after the last one. `source`: the source of the latest
+    page."""
 
     source: Source | None
 

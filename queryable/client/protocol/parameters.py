@@ -41,11 +41,11 @@ class Parameters:
         return self
 
     def add_time(self, name: str, moment: Time | None) -> Parameters:
-        """Raises BadUse for an invalid time."""
+        """Add a time. Raises BadUse if it is invalid."""
         return self.add(name, None if moment is None else _time_text(moment))
 
     def add_span(self, name: str, span: Span | None) -> Parameters:
-        """Raises BadUse for an invalid duration."""
+        """Add a duration. Raises BadUse if it is invalid."""
         return self.add(name, None if span is None else _span_text(span))
 
     def add_key(self, name: str, view: View, key: Any) -> Parameters:
@@ -53,7 +53,7 @@ class Parameters:
         return self.add_encoded(name, None if key is None else _bound_text(view, key))
 
     def add_prefix(self, view: View, prefix: str | bytes | None) -> Parameters:
-        """Raises BadUse unless the view's keys can have a prefix."""
+        """Add a prefix of keys. Raises BadUse unless the view's keys can have a prefix."""
         return self.add_encoded("prefix", None if prefix is None else _prefix_text(view, prefix))
 
     def append_to(self, path: str) -> str:

@@ -53,7 +53,8 @@ class Topology:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Topology:
-        """Raises KeyError, TypeError or ValueError unless it is a document of `GET /processors`."""
+        """The topology in a document of `GET /processors`. Raises KeyError, TypeError or ValueError
+        for any other document."""
         base_urls = {
             processor[
                 "id"

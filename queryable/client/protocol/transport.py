@@ -17,9 +17,9 @@ T = TypeVar("T")
 class Request:
     """One HTTP request to `base_url` + `target` (path and query, percent-encoded).
 
-    `timeout` is in seconds: for the whole exchange, or, of a stream, until its head has arrived.
-    `connect_timeout`: for connecting, if that has less time. `read_timeout`: of a stream, for each
-    read of its body.
+    `timeout` is in seconds: for the whole exchange, or for a stream, until its head has arrived.
+    `connect_timeout`: for connecting, if it is shorter. `read_timeout`: for each read of the body
+    of a stream.
     """
 
     base_url: str

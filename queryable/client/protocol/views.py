@@ -35,7 +35,8 @@ class View:
     def from_json(
         cls, description: dict[str, Any], headers: Mapping[str, str] | None = None
     ) -> View:
-        """`headers`: of the response. Raises KeyError if it is not a description of a view."""
+        """The view that `description` describes. `headers`: the headers of the response. Raises
+        KeyError if it is not a description of a view."""
         return cls(
             name=description["name"],
             topic=description["topic"],

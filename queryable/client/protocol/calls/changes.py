@@ -58,7 +58,7 @@ def changes(
 
 def _event_id(after: tuple[int, int] | Change, version: int | None) -> str:
     """The id that the server has given the change. Ids of a view's later versions name the version.
-    `version`: the one that the caller names."""
+    `version`: the version that the caller names."""
     if isinstance(after, Change):
         partition, offset, version = after.partition, after.offset, after.version
     else:
@@ -83,13 +83,13 @@ class ChangePager:
         self._context = context
         self._closings = context.closings
         self._view = view
-        self._answering = view  # whose formats the stream has
+        self._answering = view  # the view whose formats the stream has
         self._key = key
         self._last_id = last_id
         self._parameters = Parameters().add("timestamps", "true" if timestamps else None)
         self._patience = patience
         self._stream: Any = None
-        self._push: str | None = None  # of the stream
+        self._push: str | None = None  # the push of the view that answers the stream
         self._events = EventDecoder()
         # The event of an absent key has the offset of the partition's last record, not that of the
         # delete, so each stream repeats it under another id. If the view has a push, each stream of

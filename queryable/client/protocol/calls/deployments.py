@@ -15,7 +15,8 @@ from queryable.client.protocol.transport import Call
 
 
 def proxy_health(context: ClientContext, *, timeout: float | None = None) -> Call[dict[str, Any]]:
-    """What the proxy knows: the document of `GET /proxy/health`. Raises NotFound at an instance."""
+    """The state of the proxy: the document of `GET /proxy/health`. Raises NotFound if the URL is
+    that of an instance."""
     document: dict[str, Any] = yield from context.get_json(
         "/proxy/health", context.deadline(timeout)
     )

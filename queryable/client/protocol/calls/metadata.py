@@ -24,5 +24,5 @@ def view(context: ClientContext, name: str) -> Call[View]:
 
 
 def topology(context: ClientContext) -> Call[Mapping[str, Any]]:
-    """Which instance has which partitions: the document of `GET /processors`."""
+    """The instances and their partitions: the document of `GET /processors`."""
     return (yield from context.topology()).document

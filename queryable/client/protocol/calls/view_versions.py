@@ -1,4 +1,4 @@
-"""The versions of a view: how far they are, and which one is current.
+"""The versions of a view: their progress, and the one that is current.
 
 The calls that change something need the scope `admin`.
 """
@@ -15,7 +15,7 @@ from queryable.client.protocol.transport import Call
 def view_versions(
     context: ClientContext, view: str, *, timeout: float | None = None
 ) -> Call[dict[str, Any]]:
-    """How far each version of a view is: the document of `GET /views/{view}/versions`."""
+    """The progress of each version of a view: the document of `GET /views/{view}/versions`."""
     document: dict[str, Any] = yield from context.get_json(
         _path(view, "versions"), context.deadline(timeout)
     )
