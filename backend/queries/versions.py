@@ -49,7 +49,7 @@ class VersionedReads(ViewReads):
         """As `resolve_version`, from a store that has all versions of the key."""
         layout = cast(VersionedLayout, self.view.layout)
         version = version_at(store, layout, key, as_of)
-        end = layout.valid_from_range(key, None, None)[1]
+        end = layout.time_range(key, None, None)[1]
         following = version and next(store.scan(version[0] + b"\0", end), None)
         kept_from = self.view.kind.horizon(self.view, store.stream_time)
         if as_of < kept_from and (version is None or following is not None):

@@ -26,11 +26,6 @@ class UuidCodec(Codec):
         if len(raw) != 36 or not _UUID.fullmatch(raw.decode("latin-1")):
             raise ValueError("not a UUID of 36 characters (8-4-4-4-12 hexadecimal digits)")
 
-    def from_text(self, text: bytes) -> bytes:
-        # not in lower case: a record with its key in capitals is another key, as in Kafka
-        self.check(text)
-        return text
-
     def other_key(self, raw: bytes) -> bytes | None:
         # Java's UUIDSerializer writes lower case
         lower = raw.lower()

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from model.formats.codec import Codec
-from model.records import ENTRY
+from model.records import ENTRY, ordered_time
 
 Range = tuple[bytes, bytes]
 """Stored keys from the first (inclusive) to the second (exclusive)."""
@@ -83,6 +83,13 @@ class TimedLayout:
         if self._fixed is None:
             head = head[:-2].replace(b"\0\xff", b"\0")
         return self._codec.from_store(head), stored_key[-tail:]
+
+    def time_range(self, key: bytes, first: int | None, last: int | None) -> Range:
+        """The entries of `key` with first <= time <= last (ms); None: no bound. `time`: the start
+        of a window, the end of a session, or the time from which a version is valid."""
+        head = self.head(key)
+        low = head if first is None else head + ordered_time(first)
+        return low, after(head if last is None else head + ordered_time(last))
 
     def key_range(self, first: bytes | None, last: bytes | None) -> Range:
         low = ALL[0] if first is None else self.head(first)

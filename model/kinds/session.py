@@ -20,7 +20,7 @@ from model.kinds.kind import (
     later,
     scan_behind,
 )
-from model.kinds.layout import EntryKey, Range, TimedLayout, after
+from model.kinds.layout import EntryKey, TimedLayout
 from model.records import from_ordered_time, ordered_time
 from model.rows.row_view import Pair, Render
 from model.rows.unreadable import item_without_key
@@ -48,11 +48,6 @@ class SessionLayout(TimedLayout):
         key, tail = self.split(stored_key, 16)
         end, start = _TWO_TIMES.unpack(tail)
         return EntryKey(key, start=start - _SIGN, end=end - _SIGN)
-
-    def ending_from(self, key: bytes, end: int | None) -> Range:
-        """The sessions of `key` that end at `end` (ms) or later."""
-        head = self.head(key)
-        return head if end is None else head + ordered_time(end), after(head)
 
 
 class Session(Kind):
@@ -94,7 +89,7 @@ class Session(Kind):
     ) -> Iterator[Item]:
         layout, render = cast(SessionLayout, view.layout), self.render(view)
         horizon = self.horizon(view, store.stream_time)
-        low, high = layout.ending_from(key, later(span.first, horizon))
+        low, high = layout.time_range(key, later(span.first, horizon), None)
         for entry in scan_behind(store, low, high, span, past):
             matches = span.last is None or layout.entry_key(entry[0]).start <= span.last
             yield entry[0], item_without_key(view, render, key, entry) if matches else None

@@ -22,7 +22,7 @@ from model.kinds.kind import (
     TimeSpan,
     later,
 )
-from model.kinds.layout import EntryKey, Range, TimedLayout, after
+from model.kinds.layout import EntryKey, TimedLayout, after
 from model.records import from_ordered_time, is_tombstone, ordered_time
 from model.rows.row_view import Pair, Render
 from model.rows.unreadable import value_member
@@ -43,16 +43,10 @@ class VersionedLayout(TimedLayout):
         key, tail = self.split(stored_key, 8)
         return EntryKey(key, start=from_ordered_time(tail))
 
-    def valid_from_range(self, key: bytes, first: int | None, last: int | None) -> Range:
-        """The versions of `key` with first <= valid from <= last (ms); None: no bound."""
-        head = self.head(key)
-        low = head if first is None else head + ordered_time(first)
-        return low, after(head if last is None else head + ordered_time(last))
-
 
 def version_at(store: Reader, layout: VersionedLayout, key: bytes, time: int | None) -> Pair | None:
     """The version of `key` at `time` (ms; None: the latest version). It may be a tombstone."""
-    low, high = layout.valid_from_range(key, None, time)
+    low, high = layout.time_range(key, None, time)
     return next(store.scan(low, high, backwards=True), None)
 
 
@@ -104,13 +98,13 @@ class Versioned(Kind):
     ) -> Iterator[Item]:
         """The versions that are valid in the span. Tombstones have no item."""
         layout = cast(VersionedLayout, view.layout)
-        all_versions = layout.valid_from_range(key, None, None)
+        all_versions = layout.time_range(key, None, None)
         first = later(span.first, self.horizon(view, store.stream_time))
         if span.last is not None and span.last < first:
             if past is None and (span.first is None or span.first <= span.last):
                 yield from self._before_horizon(view, store, key, span.last)
             return
-        low, high = layout.valid_from_range(key, first, span.last)
+        low, high = layout.time_range(key, first, span.last)
         if valid_at_start := version_at(store, layout, key, first):
             low = valid_at_start[0]
         if span.descending:
@@ -156,7 +150,7 @@ class Versioned(Kind):
         """Delete the versions before this one, which is valid at the horizon. If this one is a
         tombstone, delete it, too, unless it may end a version in another partition."""
         layout = cast(VersionedLayout, view.layout)
-        first, _ = layout.valid_from_range(layout.entry_key(stored_key).key, None, None)
+        first, _ = layout.time_range(layout.entry_key(stored_key).key, None, None)
         for older, _ in store.scan(first, stored_key):
             batch.delete(older)
         stored = store.get(stored_key)

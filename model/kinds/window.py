@@ -20,7 +20,7 @@ from model.kinds.kind import (
     later,
     scan_behind,
 )
-from model.kinds.layout import EntryKey, Range, TimedLayout, after
+from model.kinds.layout import EntryKey, TimedLayout
 from model.records import from_ordered_time, ordered_time
 from model.rows.row_view import Pair, Render
 from model.rows.unreadable import item_without_key
@@ -55,12 +55,6 @@ class WindowLayout(TimedLayout):
         key, tail = self.split(stored_key, 12)
         start, sequence = _START_SEQUENCE.unpack(tail)
         return EntryKey(key, start=start - _SIGN, sequence=sequence)
-
-    def time_range(self, key: bytes, first: int | None, last: int | None) -> Range:
-        """The entries of `key` with first <= start <= last (ms); None: no bound."""
-        head = self.head(key)
-        low = head if first is None else head + ordered_time(first)
-        return low, after(head if last is None else head + ordered_time(last))
 
 
 class Window(Kind):

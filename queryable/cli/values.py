@@ -81,6 +81,11 @@ def json_text(value: Any) -> str:
     return _CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def number_text(number: int | None) -> str:
+    """A number with commas; None is unknown."""
+    return "unknown" if number is None else f"{number:,}"
+
+
 def iso_time(ms: int | None) -> str | None:
     """Epoch ms as ISO 8601 in UTC, in seconds if they are whole.
 

@@ -95,11 +95,11 @@ async def entries_of_key(
         return await reading.until(whole, high, _PAGE)
     layout, first, last = cast(VersionedLayout, view.layout), query.first, query.last
     whole = replace(whole, first=None, last=None)
-    _, end = layout.valid_from_range(key, None, last)
+    _, end = layout.time_range(key, None, last)
     size = _ONE_VERSION if first == last else _PAGE
     start: bytes | None = None
     if first is not None:
-        _, behind = layout.valid_from_range(key, None, first)
+        _, behind = layout.time_range(key, None, first)
         start = await reading.first_key(replace(whole, high=behind, backwards=True))
     entries = await reading.until(replace(whole, low=start or low), end, size)
     if start is not None and (not entries or entries[0][0] != start):

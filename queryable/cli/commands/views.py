@@ -11,6 +11,7 @@ from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import exit_if_empty
 from queryable.cli.options import complete_view
 from queryable.cli.output import Output, RowOutput, write_line, write_rows
+from queryable.cli.values import number_text
 
 _COLUMNS = ("name", "topic", "path", "key", "value", "store", "partitions")
 
@@ -59,5 +60,4 @@ def pipeline_text(view: View) -> str | None:
     pipeline = view.description.get("pipeline")
     if pipeline is None:
         return None
-    lag = "unknown" if pipeline["lag"] is None else f"{pipeline['lag']:,}"
-    return f"{pipeline['state']}, lag {lag}"
+    return f"{pipeline['state']}, lag {number_text(pipeline['lag'])}"

@@ -24,6 +24,7 @@ from queryable.cli.diff.sources import DiffSource
 from queryable.cli.exit_codes import NOT_FOUND
 from queryable.cli.output import DocumentOutput, print_table, write_line
 from queryable.cli.progress import row_progress
+from queryable.cli.values import number_text
 from queryable.client.protocol.errors import BadUse
 
 _MAX_REREAD = 1000
@@ -134,7 +135,7 @@ class Comparison:
         print(f"{self.compared:,} compared: {counts}")
         labels = (source.label for source in self.sources)
         for name, label, source in zip(("first", "second"), labels, (first, second), strict=True):
-            lag, staleness = _number(source["lag"]), _number(source["staleness_ms"])
+            lag, staleness = number_text(source["lag"]), number_text(source["staleness_ms"])
             print(f"{name}: {label}, lag {lag}, staleness {staleness} ms")
 
 
@@ -149,10 +150,6 @@ def print_differences(
     comparison.print_result(output)
     if comparison.total:
         raise SystemExit(NOT_FOUND)
-
-
-def _number(number: int | None) -> str:
-    return "unknown" if number is None else f"{number:,}"
 
 
 def _counted(source: DiffSource, on_row: Callable[[], None]) -> Iterator[Row]:

@@ -131,9 +131,9 @@ def test_time_ranges_of_a_key(key: bytes, other: bytes, start: int, first: int, 
     assert within(stored, windows.time_range(key, first, last)) == inside
     assert within(stored, windows.time_range(key, None, None)) == (key == other)
     stored = versions.stored_key(other, start)
-    assert within(stored, versions.valid_from_range(key, first, last)) == inside
+    assert within(stored, versions.time_range(key, first, last)) == inside
     stored = sessions.stored_key(session(other, first, start))
-    assert within(stored, sessions.ending_from(key, last)) == (key == other and start >= last)
+    assert within(stored, sessions.time_range(key, last, None)) == (key == other and start >= last)
 
 
 def test_window_keys_without_a_sequence() -> None:

@@ -15,6 +15,7 @@ from queryable.cli.exit_codes import print_stderr
 from queryable.cli.options import Compared, Confirmation, Force, Switch, ViewName, complete_view
 from queryable.cli.output import DocumentOutput, print_table, write_line
 from queryable.cli.progress import poll
+from queryable.cli.values import number_text
 from queryable.client.protocol.errors import BadUse, QueryableError, Unavailable
 
 _FOLLOWED_WITHIN_S = 5.0  # a command waits this long until all instances follow
@@ -138,7 +139,7 @@ def print_view_versions(client: Client, view: str, output: DocumentOutput) -> No
             print(
                 f"{version['name']}: partition {waiting['partition']} on "
                 f"{waiting['instance'] or 'no instance'}: {waiting['state']}, "
-                f"lag {_number(waiting['lag'])}"
+                f"lag {number_text(waiting['lag'])}"
             )
     for instance in document["instances"]:
         if instance["current"] != document["current"]:
@@ -153,17 +154,13 @@ def _cells(document: dict[str, Any], version: dict[str, Any]) -> dict[str, objec
         "role": {document["previous"]: "previous", document["current"]: "current"}.get(number, ""),
         "topic": version["topic"],
         "answerable": f"{version['answerable']} of {version['replicas']}",
-        "lag": _number(version["lag"]),
+        "lag": number_text(version["lag"]),
         "seconds left": "unknown" if seconds is None else f"{seconds:,.0f}",
         "entries": f"about {version['entries']:,}",
     }
     if pipeline is not None:
-        cells["pipeline"] = f"{pipeline['state']}, lag {_number(pipeline['lag'])}"
+        cells["pipeline"] = f"{pipeline['state']}, lag {number_text(pipeline['lag'])}"
     return cells
-
-
-def _number(number: int | None) -> str:
-    return "unknown" if number is None else f"{number:,}"
 
 
 def _parse(text: str) -> tuple[str, int]:
