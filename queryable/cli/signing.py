@@ -1,4 +1,5 @@
-"""Keys on this machine, and tokens that they sign: to try authentication without an issuer."""
+"""Creates keys on this machine, and signs tokens with them, for trying authentication without an
+issuer."""
 
 from __future__ import annotations
 

@@ -78,8 +78,7 @@ class ConfluentProtobufCodec(ConfluentCodec):
 
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
         raise ValueError(
-            "without the schema id that is part of the record: JSON does not have it. Send record "
-            "bytes"
+            "JSON does not have the schema id that is part of the record: send record bytes"
         )
 
 

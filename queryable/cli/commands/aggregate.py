@@ -40,5 +40,6 @@ def _rows(groups: Groups) -> list[Row]:
 
 
 def _bars(rows: Sequence[Row]) -> Sequence[RenderableType]:
-    """The numbers of entries, if there are no others: with them, a table fills 80 columns."""
+    """Bars for the numbers of entries. None if the rows have other numbers, too, because the table
+    then fills 80 columns."""
     return bars([row["entries"] for row in rows if "count" not in row])

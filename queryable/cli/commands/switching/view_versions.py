@@ -121,7 +121,7 @@ def drop(
 
 
 def print_view_versions(client: Client, view: str, output: DocumentOutput) -> None:
-    """Prints how far each version of a view is: `queryable versions VIEW`."""
+    """Prints the progress of each version of a view: `queryable versions VIEW`."""
     document = client.view_versions(view)
     if not output.is_for_people:
         write_line(document)

@@ -13,11 +13,11 @@ from queryable.client.protocol.transport import Call
 def drain(
     context: ClientContext, instance: str, *, timeout: float | None = None
 ) -> Call[dict[str, Any]]:
-    """Tells an instance to give its partitions to others. Returns `{"instance", "drained"}` at
-    once: the instance has none left when `topology()` lists none for it.
+    """Tells an instance to give its partitions to other instances. Returns `{"instance",
+    "drained"}` at once. The instance has no partitions left when `topology()` lists none for it.
 
     Raises NotFound if the topology does not have the instance, and BadRequest with the code
-    `last-instance` if there is no other one.
+    `last-instance` if there is no other instance.
     """
     return (yield from send_command(context, _path(instance, "drain"), {}, timeout))
 
