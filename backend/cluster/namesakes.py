@@ -67,10 +67,10 @@ def address_of(member: Member) -> str:
 def _holder(candidates: list[MemberMetadata]) -> MemberMetadata:
     """The member that has the id which all of these have."""
     living: list[MemberMetadata] = []
-    for candidate in sorted(candidates, key=lambda c: c.started_at, reverse=True):
+    for candidate in sorted(candidates, key=lambda c: c.started_at_ms, reverse=True):
         if not any(_is_same_instance(candidate, later) for later in living):
             living.append(candidate)
-    return max(living, key=lambda c: (c.epoch, -c.started_at, address_of(c.member)))
+    return max(living, key=lambda c: (c.epoch, -c.started_at_ms, address_of(c.member)))
 
 
 def _is_same_instance(one: MemberMetadata, other: MemberMetadata) -> bool:

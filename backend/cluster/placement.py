@@ -62,7 +62,7 @@ def place(
         description = members[eligible[0]].views[name][1]
         if (path := description.get("path")) is not None:
             claim = Claim(path, base_of(name))
-            times = [members[i].started_at for i in eligible]
+            times = [members[i].started_at_ms for i in eligible]
             claims[claim] = min(*times, claims.get(claim, times[0]))
         count = partitions.get(description["topic"], 0)
         holder = _holders(name, count, members, eligible)

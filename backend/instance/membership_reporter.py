@@ -58,7 +58,7 @@ class MembershipReporter:
         self._writes_findings = threading.Lock()
         self._clock = clock
         self._network = network_id()
-        self._started_at = time.time_ns() // 1_000_000
+        self._started_at_ms = time.time_ns() // 1_000_000
         # view -> (epoch of a topology that was made before there was a store, hash of the topic)
         self._topic_hashes: dict[str, tuple[Epoch, int]] = {}
         self._reported_at = 0.0
@@ -107,7 +107,7 @@ class MembershipReporter:
             },
             active={name: tuple(of[ACTIVE]) for name, of in roles.items()},
             epoch=highest_epoch,
-            started_at=self._started_at,
+            started_at_ms=self._started_at_ms,
             mispartitioned=self._mispartitioned(topology_mispartitioned),
             topology_mispartitioned=topology_mispartitioned,
             partition_counts=self._reported_counts,

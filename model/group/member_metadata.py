@@ -22,7 +22,7 @@ class MemberMetadata:
     positions: Mapping[str, Mapping[int, int]]  # view -> partition -> position of its store
     active: Mapping[str, tuple[int, ...]]  # view -> partitions for which it is active
     epoch: Epoch  # the highest epoch that it has seen
-    started_at: int  # wall clock, ms
+    started_at_ms: int  # wall clock
     mispartitioned: tuple[str, ...] = ()  # views with mispartitioned records in its stores
     topology_mispartitioned: tuple[str, ...] = ()  # views that its topology marks as mispartitioned
     partition_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by view
@@ -49,7 +49,7 @@ class MemberMetadata:
                 "positions": self.positions,
                 "active": self.active,
                 "epoch": list(self.epoch),
-                "started_at": self.started_at,
+                "started_at": self.started_at_ms,
                 "mis_partitioned": self.mispartitioned,
                 "doubtful": self.topology_mispartitioned,
                 # leaders of older versions read only the smallest count
@@ -81,7 +81,7 @@ class MemberMetadata:
                 },
                 active={view: tuple(partitions) for view, partitions in document["active"].items()},
                 epoch=Epoch(*document["epoch"]),
-                started_at=document["started_at"],
+                started_at_ms=document["started_at"],
                 mispartitioned=tuple(document["mis_partitioned"]),
                 topology_mispartitioned=tuple(document["doubtful"]),
                 # members of older versions send only the smallest count

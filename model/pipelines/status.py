@@ -56,12 +56,12 @@ class Heartbeat(NamedTuple):
     state: str
     at_ms: int
     error: str | None = None
-    caught_up_at: int | None = None
+    caught_up_at_ms: int | None = None
     follows_commands: bool = False
     command: str | None = None
     paused: bool = False
     stats: Mapping[str, float] = {}
-    moved_keys_since: int | None = None
+    moved_keys_since_ms: int | None = None
 
 
 class CommittedOffset(NamedTuple):
@@ -131,8 +131,8 @@ def parse_heartbeat(metadata: str) -> Heartbeat | None:
         # librdkafka's clients include the terminating zero byte of a C string
         fields = orjson.loads(metadata.rstrip("\0"))
         state, at_ms, error = fields["state"], fields["at"], fields.get("error")
-        caught_up_at = fields.get("caught_up_at")
-        moved_keys_since = fields.get("moved_keys_since")
+        caught_up_at_ms = fields.get("caught_up_at")
+        moved_keys_since_ms = fields.get("moved_keys_since")
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if state not in _REPORTED_STATES or type(at_ms) is not int:
@@ -142,12 +142,12 @@ def parse_heartbeat(metadata: str) -> Heartbeat | None:
         state,
         at_ms,
         _CONTROL.sub(" ", error)[:_MAX_ERROR_LENGTH] if isinstance(error, str) else None,
-        caught_up_at if type(caught_up_at) is int else None,
+        caught_up_at_ms if type(caught_up_at_ms) is int else None,
         "command" in fields,
         command if isinstance(command, str) else None,
         fields.get("paused") is True,
         known_stats(fields.get("stats")),
-        moved_keys_since if type(moved_keys_since) is int else None,
+        moved_keys_since_ms if type(moved_keys_since_ms) is int else None,
     )
 
 
@@ -211,8 +211,8 @@ class Pipeline:
     def _new_progress(self, position: int, end: int, now: float, wall_ms: int) -> Progress:
         """The progress of a new source partition. Its staleness comes from the heartbeat."""
         progress = Progress(position, end, answerable=False)
-        if self._heartbeat is not None and self._heartbeat.caught_up_at is not None:
-            progress.caught_up_at = now - max(0, wall_ms - self._heartbeat.caught_up_at) / 1000
+        if self._heartbeat is not None and self._heartbeat.caught_up_at_ms is not None:
+            progress.caught_up_at = now - max(0, wall_ms - self._heartbeat.caught_up_at_ms) / 1000
         return progress
 
     def _record_heartbeat(
@@ -233,8 +233,8 @@ class Pipeline:
             self._same_since = now
         self._same_polls += 1
         self._heartbeat = heartbeat
-        since = None if heartbeat is None else heartbeat.moved_keys_since
-        self._moved_keys_since = None if not since else now - max(0, wall_ms - since) / 1000
+        since_ms = None if heartbeat is None else heartbeat.moved_keys_since_ms
+        self._moved_keys_since = None if not since_ms else now - max(0, wall_ms - since_ms) / 1000
 
     def _state(self, now: float) -> str:
         if self._polled_at is None or now - self._polled_at > self._trusted_for_s:
@@ -269,9 +269,9 @@ class Pipeline:
             total = lags.get(topic, 0)
             lags[topic] = None if lag is None or total is None else total + lag
             ages.append(None if is_starting else progress.staleness(now))
-        if heartbeat is not None and heartbeat.moved_keys_since is not None:
-            since = self._moved_keys_since
-            ages.append(None if since is None else max(0.0, now - since))
+        if heartbeat is not None and heartbeat.moved_keys_since_ms is not None:
+            moved_keys_since = self._moved_keys_since
+            ages.append(None if moved_keys_since is None else max(0.0, now - moved_keys_since))
         known_lags = [lag for lag in lags.values() if lag is not None]
         known_ages = [age for age in ages if age is not None]
         return Status(

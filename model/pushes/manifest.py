@@ -104,7 +104,7 @@ class Manifest:
     push: str
     pinned: Pinned
     layout: Mapping[str, Any]
-    created_at: int  # ms, wall clock
+    created_at_ms: int  # wall clock
     job: str
     files: tuple[PushFile, ...]
 
@@ -147,7 +147,7 @@ class Manifest:
                 "layout": dict(self.layout),
                 "pinned_at": pinned.at_ms,
                 "offsets": _named(pinned.offsets),
-                "created_at": self.created_at,
+                "created_at": self.created_at_ms,
                 "job": self.job,
                 "entries": self.entries,
                 "files": [
@@ -192,7 +192,7 @@ class Manifest:
             push=check_id(fields.text("push")),
             pinned=pinned,
             layout=fields.get("layout", dict),
-            created_at=fields.number("created_at"),
+            created_at_ms=fields.number("created_at"),
             job=fields.text("job"),
             files=files,
         )

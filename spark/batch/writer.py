@@ -97,7 +97,7 @@ class PushWriter(DataSourceArrowWriter):
             push=self._folder.push,
             pinned=self._pinned,
             layout=layout_of(self._view),
-            created_at=time.time_ns() // 1_000_000,
+            created_at_ms=time.time_ns() // 1_000_000,
             job=self._job,
             files=tuple(files),
         )

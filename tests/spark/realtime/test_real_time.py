@@ -86,7 +86,7 @@ class RealTime(Runner):
             heartbeat = parse_heartbeat(found.metadata) if found is not None else None
             if found is None or found.offset != offset or heartbeat is None:
                 return False
-            read_at = (heartbeat.caught_up_at or 0) / 1000
+            read_at = (heartbeat.caught_up_at_ms or 0) / 1000
             return heartbeat.state == "running" and time.time() - read_at < 30
 
         try:

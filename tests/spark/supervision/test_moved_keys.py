@@ -102,7 +102,7 @@ class MovingRunner(ControlledRunner):
 
     def moved_keys_since(self) -> int | None:
         heartbeat = self.heartbeat()
-        return None if heartbeat is None else heartbeat.moved_keys_since
+        return None if heartbeat is None else heartbeat.moved_keys_since_ms
 
     def wait_read(self) -> None:
         total = sum(log.end for log in history(self._servers, self.source, self.partitions))

@@ -57,7 +57,7 @@ def candidate(
         positions=positions or {},
         active={name: tuple(store_partition) for name, store_partition in (active or {}).items()},
         epoch=epoch,
-        started_at=started_at,
+        started_at_ms=started_at,
         mispartitioned=mispartitioned,
         partition_counts=partition_counts or {},
         topic_hashes=topic_hashes or {},

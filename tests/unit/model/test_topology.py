@@ -66,7 +66,7 @@ MEMBER_METADATA = st.builds(
     positions=st.dictionaries(NAMES, st.dictionaries(PARTITIONS, OFFSETS, max_size=4), max_size=3),
     active=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
     epoch=EPOCHS,
-    started_at=MS,
+    started_at_ms=MS,
     mispartitioned=st.lists(NAMES, max_size=2).map(tuple),
     partition_counts=st.dictionaries(
         NAMES, st.lists(PARTITIONS, min_size=1).map(tuple), max_size=2

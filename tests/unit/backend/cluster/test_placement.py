@@ -351,7 +351,7 @@ def test_a_path_stays_with_the_view_that_has_had_it_until_all_instances_have_the
             for number in range(3)
         ]
         for number in range(restarted):
-            members[number] = replace(members[number], started_at=10 + number)
+            members[number] = replace(members[number], started_at_ms=10 + number)
         decided = place(members, {"old": 1, "new": 1}, 5).paths
         assert decided == ({"/p": "old"} if 0 < restarted < 3 else {})
     members = [
