@@ -31,7 +31,8 @@ def parse_schemas(table: Any, reader: TomlErrors) -> dict[str, str]:
 
 
 def registry_url(text: str) -> str:
-    """The URL without a slash at its end. Raises ValueError if it is none, or has a password."""
+    """The URL without a slash at its end. Raises ValueError if the text is not a URL, or has a
+    password."""
     if "@" in text:  # the message must not have the password
         raise ValueError(
             f"a URL of a registry has no user and password: set user:password in {AUTH_VARIABLE}"

@@ -10,10 +10,10 @@ FRAME = 5
 """The size of the frame (bytes). What the format writes comes after it."""
 
 
-def id_header(what: str) -> str:
+def id_header(part: str) -> str:
     """The record header of Confluent's serializers that write the schema id there, without a frame.
-    `what`: "key" or "value"."""
-    return f"__{what}_schema_id"
+    `part`: "key" or "value"."""
+    return f"__{part}_schema_id"
 
 
 HEADERS = frozenset(map(id_header, ("key", "value")))

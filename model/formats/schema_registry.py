@@ -184,5 +184,5 @@ class RegistryClient:
             raise SchemaNotFound(f"the registry has no schema at {path}, which this one references")
         if answer.status in (409, 422) and code is not None:
             raise ValueError(f"the registry rejects the schema: {message[:500]}")
-        why = f": {self._when_refused}" if answer.status in _REFUSED else ""
-        raise SchemaSourceUnavailable(f"{self.name}{path} answers {answer.status}{why}")
+        advice = f": {self._when_refused}" if answer.status in _REFUSED else ""
+        raise SchemaSourceUnavailable(f"{self.name}{path} answers {answer.status}{advice}")

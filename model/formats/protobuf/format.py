@@ -28,7 +28,7 @@ def _require_package() -> None:
     """ValueError if the package protobuf is not installed."""
     try:
         is_installed = find_spec("google.protobuf") is not None
-    except ModuleNotFoundError:  # no package at all begins with google
+    except ModuleNotFoundError:  # there is no package google
         is_installed = False
     if not is_installed:
         raise ValueError(
