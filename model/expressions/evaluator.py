@@ -39,7 +39,7 @@ _STRICT: dict[str, str] = {
     "div": "{0} // {1} if {0} >= 0 else -(-{0} // {1})",
     "mod": "{} % {}",
     "not": "not {}",
-    "lower": "{}.lower()",
+    "lower": "{}.replace('Σ', 'σ').lower()",
     "upper": "{}.upper()",
     "trim": "{}.strip(' ')",
     "length": "len({})",

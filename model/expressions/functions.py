@@ -287,7 +287,7 @@ FUNCTIONS: dict[str, Function] = {
         "lower(text)",
         "string",
         "string",
-        "in small letters",
+        "in small letters; Σ becomes σ, also at the end of a word",
         _function("lower", STRING, Kind.STRING),
     ),
     "upper": Function(

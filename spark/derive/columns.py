@@ -265,7 +265,7 @@ _CALLS: dict[str, _Make] = {
     "negative": _arithmetic(lambda of: -of),
     "div": _arithmetic(lambda of, by: F.call_function("div", of, by)),
     "mod": _arithmetic(F.pmod),
-    "lower": _of(F.lower),
+    "lower": _of(lambda text: F.lower(F.translate(text, "Σ", "σ"))),
     "upper": _of(F.upper),
     "trim": _of(F.trim),
     "length": _of(F.length),

@@ -116,7 +116,7 @@ class DerivedDecoder:
         time = derivation.time
         bounds = self.event_time
         if time is not None and bounds is not None and time.field not in self._value_fields():
-            at = column(time.of, names)
+            at = column(time.expression, names)
             checks += [
                 (_if_counted(derivation, wrong, names), why)
                 for wrong, why in violations(bounds, at, names["record_timestamp"])

@@ -234,7 +234,9 @@ CASES: list[Case] = [
         },
         word="straße İ",
     ),
-    *_all({"lower(word)": "ας ος", "upper(word)": "ΑΣ ΟΣ"}, word="ΑΣ ΟΣ"),
+    # Java and Python have different ideas of the end of a word, so Σ is always σ
+    *_all({"lower(word)": "ασ οσ", "upper(word)": "ΑΣ ΟΣ"}, word="ΑΣ ΟΣ"),
+    Case("lower(word)", "aaσ10b", {"word": "AAΣ10B"}),
     # what ends a line, and what is a word
     Case(r"regexp_extract_all(word, 'a.')", ["ab"], {"word": "ab a\r a\n a\u2028 a\x85"}),
     *[
