@@ -1,5 +1,5 @@
 # All commands for people and CI: `make help`. Overridable: VENV, PYTHON, MINUTES, UPGRADE, ATTACKS,
-# VIEWS, QUERYABLE_CACHE.
+# VIEWS, BASES, ENGINE, QUERYABLE_CACHE.
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -20,11 +20,11 @@ export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run promtool packages packages-test packages-bench jars demo test tests lint types unit up down bench faults soak pipelines attacks fuzz docs lock sbom format clean
+.PHONY: help setup setup-run promtool packages packages-test packages-bench jars demo test tests lint types unit up down bench faults soak pipelines attacks images compose-test fuzz docs lock sbom format clean
 .NOTPARALLEL:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: packages-test $(INSTALLED) promtool $(SPARK_ARCHIVE) jars $(KAFKA_ARCHIVE) ## install missing Debian packages, Python packages and jars
 
@@ -117,6 +117,14 @@ pipelines: setup ## kill Spark's job at random points, compare its views with a 
 
 attacks: setup ## run hostile clients next to honest readers; ATTACKS=name,…: only these
 	@$(BIN)/python -m tests.attacks $(ATTACKS)
+
+images: ## build the container images; BASES=debian: from base images made of Debian's packages
+	@docker/images
+
+# An engine of its own; ENGINE keeps its programs and images.
+ENGINE ?= .run/engine
+compose-test: setup ## run docker-compose.yml in a Docker engine of its own, and check it; needs root
+	@PYTHON=$(BIN)/python tests/containers/run $(ENGINE) $(TESTS)
 
 # Only `fuzz` needs Atheris, so the other targets do not install it.
 $(FUZZ_INSTALLED): requirements/fuzz.lock | $(INSTALLED)

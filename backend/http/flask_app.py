@@ -146,7 +146,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
 
     @pages.get("/metrics/targets")
     def metrics_targets() -> Response:
-        return _json(targets_document(group.topology))
+        return _json(targets_document(group))
 
     return pages
 

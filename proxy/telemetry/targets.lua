@@ -4,8 +4,13 @@
 
 local cjson = require "cjson.safe"
 local discovery = require "proxy.discovery"
+local http_client = require "proxy.http_client"
 
 local _M = {}
+
+-- backends that are asked for their list, one after the other, and the time that each one has
+local MAX_ASKED = 3
+local ASKING_S = 1
 
 local PROBLEM = {
     type = "urn:queryable:metrics-of-instances",
@@ -39,15 +44,44 @@ local function own_address(var)
     return var.server_addr .. ":" .. var.server_port
 end
 
-local function targets(var)
+--- The instances of the topology.
+local function of_topology(backends)
     local entries = {}
-    local topology = discovery.topology()
-    for i, backend in ipairs(topology and topology.backends or {}) do
+    for i, backend in ipairs(backends) do
         local scheme = backend.tls_name and "https" or "http"
         entries[i] = target(backend.host .. ":" .. backend.port, scheme, "/metrics", backend.id)
     end
-    entries[#entries + 1] = target(own_address(var), var.scheme, "/proxy/metrics", "proxy")
     return entries
+end
+
+--- The list of a backend, which also has the instances that are lost; nil if none answers in time.
+-- The backend checks the client's token again.
+local function of_backend(by_rank, var)
+    local lines = { "Accept: application/json" }
+    if var.http_authorization then
+        lines[2] = "Authorization: " .. var.http_authorization
+    end
+    local options = { seconds = ASKING_S, purpose = "targets" }
+    for i = 1, math.min(#by_rank, MAX_ASKED) do
+        local backend = by_rank[i]
+        local response = http_client.get(
+            backend.address, backend.port, "/metrics/targets", lines, backend.tls_name, options)
+        local entries = response and response.status == 200 and cjson.decode(response.body)
+        if type(entries) == "table" then
+            return entries
+        end
+    end
+end
+
+local function targets(var, instances)
+    instances[#instances + 1] = target(own_address(var), var.scheme, "/proxy/metrics", "proxy")
+    return instances
+end
+
+local NO_TOPOLOGY = { backends = {}, by_rank = {} }
+
+local function known()
+    return discovery.topology() or NO_TOPOLOGY
 end
 
 local function send(status, content_type, document)
@@ -58,15 +92,17 @@ local function send(status, content_type, document)
     return ngx.exit(ngx.HTTP_OK)
 end
 
---- Ends the request with the list of targets: the instances of the topology, and nginx.
+--- Ends the request with the list of targets: the instances, and nginx.
 function _M.answer()
-    return send(200, "application/json", setmetatable(targets(ngx.var), cjson.array_mt))
+    local topology = known()
+    local instances = of_backend(topology.by_rank, ngx.var) or of_topology(topology.backends)
+    return send(200, "application/json", setmetatable(targets(ngx.var, instances), cjson.array_mt))
 end
 
 --- Ends the request with a problem that names the targets.
 function _M.refuse()
     local urls = {}
-    for i, entry in ipairs(targets(ngx.var)) do
+    for i, entry in ipairs(targets(ngx.var, of_topology(known().backends))) do
         local labels = entry.labels
         urls[i] = labels.__scheme__ .. "://" .. entry.targets[1] .. labels.__metrics_path__
     end

@@ -1,18 +1,21 @@
 """GET /metrics/targets: where Prometheus scrapes the instances, for its HTTP service discovery.
 
-nginx answers this path itself (proxy/telemetry/targets.lua), and adds its own metrics. Source:
-https://prometheus.io/docs/prometheus/latest/http_sd/
+An instance that is lost stays in the list for an hour: Prometheus forgets a target that is not
+listed, and then no alert says that it is down. nginx passes the list on, and adds its own metrics
+(proxy/telemetry/targets.lua). Source: https://prometheus.io/docs/prometheus/latest/http_sd/
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from model.topology import Topology
+from backend.cluster.group_state import GroupState
 
 
-def targets_document(topology: Topology) -> list[dict[str, Any]]:
-    """One entry for each instance of the topology."""
+def targets_document(group: GroupState) -> list[dict[str, Any]]:
+    """One entry for each instance of the topology, and for each lost one."""
+    members = {loss.member.id: loss.member for loss in group.lost.all()}
+    members |= {member.id: member for member in group.topology.members}
     return [
         {
             "targets": [f"{member.host}:{member.port}"],
@@ -22,5 +25,5 @@ def targets_document(topology: Topology) -> list[dict[str, Any]]:
                 "queryable_instance": member.id,
             },
         }
-        for member in topology.members
+        for member in members.values()
     ]

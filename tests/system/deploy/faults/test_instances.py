@@ -102,12 +102,15 @@ def test_an_instance_is_restarted_again_and_again(
 ) -> None:
     deployment = deploy(views_toml(things={"topic": make_topic(PARTITIONS)}))
     stable, crashing = backends = deployment.start(2)
+    nginx = deployment.proxy()
     of = targets(f"http://127.0.0.1:{stable.port}")
     healthy = scrape(of)
     alarms.silent(healthy)
     for _ in range(RESTARTS):
         crashing.kill()
         settle([stable])  # the group has noticed
+        listed = {id_ for _, _, id_ in targets(f"http://127.0.0.1:{nginx.port}")}
+        assert listed == {stable.id, crashing.id, "proxy"}, "Prometheus sees that it is down"
         crashing.launch()
         settle(backends)
     assert alarms.raised(healthy, scrape(of)) == {"QueryableRebalancesOften"}

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -15,19 +16,10 @@ from local import http, ports
 from local.settings import REPOSITORY
 from local.stack.nginx import lay_out
 from local.waiting import wait_until
+from tests.support.containers.compose import compose_command
 
 COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-
-
-def compose() -> list[str]:
-    """The command: Docker's plugin if it is installed, otherwise Debian's program."""
-    plugin = ["docker", "compose"]
-    try:
-        subprocess.run([*plugin, "version"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ["docker-compose"]
-    return plugin
 
 
 PRODUCT = {"secret", "backend-1", "backend-2", "backend-3", "proxy"}
@@ -45,7 +37,7 @@ PRODUCT = {"secret", "backend-1", "backend-2", "backend-3", "proxy"}
 )
 def test_the_compose_file_is_valid_in_each_profile(profiles: list[str], services: set[str]) -> None:
     chosen = [part for profile in profiles for part in ("--profile", profile)]
-    command = [*compose(), *chosen, "config", "--quiet"]
+    command = [*compose_command(), *chosen, "config", "--quiet"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     started = {
@@ -81,7 +73,7 @@ def test_the_services_use_another_kafka_and_other_views() -> None:
         "QUERYABLE_VIEWS": "./my.toml",
     }
     done = subprocess.run(
-        [*compose(), "--profile", "derive", "config"],
+        [*compose_command(), "--profile", "derive", "config"],
         cwd=REPOSITORY, capture_output=True, text=True, check=True, env=environment,
     )  # fmt: skip
     for name in ("backend-2", "derive"):
@@ -186,6 +178,24 @@ def test_the_images_can_copy_their_files() -> None:
     rules = (REPOSITORY / ".dockerignore").read_text().splitlines()
     included = {rule.removeprefix("!") for rule in rules if rule.startswith("!")}
     assert copied - included == set(), ".dockerignore excludes these"
+
+
+@pytest.mark.parametrize("stage", ["backend-packages", "spark-packages"])
+def test_the_images_can_install_the_product(stage: str, tmp_path: Path) -> None:
+    """From the files that the stage copies, without the others of the repository."""
+    dockerfile = (REPOSITORY / "docker" / "Dockerfile").read_text()
+    [steps] = re.findall(rf"^FROM packages AS {stage}\n(.*?)\n\n", dockerfile, re.M | re.S)
+    for sources in re.findall(r"^COPY (.+) \S+$", steps, re.MULTILINE):
+        for source in sources.split():
+            path = REPOSITORY / source
+            if path.is_dir():
+                shutil.copytree(path, tmp_path / source)
+            else:
+                shutil.copy(path, tmp_path / source)
+    command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert list(tmp_path.glob("queryable_topics-*.whl"))
 
 
 def lists_of(name: str) -> dict[str, list[str]]:

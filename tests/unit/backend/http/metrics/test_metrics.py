@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,18 @@ def test_targets_are_all_instances_of_the_topology(instance: Instance) -> None:
         )
         for address, id_ in (("127.0.0.1:8081", "b1"), ("127.0.0.1:8082", "b2"))
     ]
+
+
+def test_a_lost_instance_stays_a_target(instance: Instance) -> None:
+    """Prometheus forgets a target that is no longer listed, and says nothing."""
+    group = instance.context.group
+    before = group.topology
+    after = replace(before, members=before.members[:1])
+    group.lost.apply_topology(before, after, "b1", set())
+    group.topology = after
+    client = flask_pages(instance.context).test_client()
+    listed = [each["labels"]["queryable_instance"] for each in client.get("/metrics/targets").json]
+    assert sorted(listed) == ["b1", "b2"]
+    group.lost.leaving("b2")
+    listed = [each["labels"]["queryable_instance"] for each in client.get("/metrics/targets").json]
+    assert listed == ["b1"], "it has stopped on purpose"

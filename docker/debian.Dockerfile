@@ -1,0 +1,19 @@
+# Base images of Debian's packages, in place of those of docker/Dockerfile and docker-compose.yml that
+# their publishers make. docker/images builds them.
+FROM queryable-topics-debian AS debian
+RUN apt-get update
+
+# python:3.11-slim-bookworm. pip of a virtual environment has certificates of its own.
+FROM debian AS python
+RUN apt-get install --yes --no-install-recommends python3 python3-dev python3-venv python-is-python3
+ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt
+
+# openresty/openresty
+FROM debian AS proxy
+RUN apt-get install --yes --no-install-recommends nginx libnginx-mod-http-lua lua-resty-core lua-cjson \
+    && ln -s nginx /usr/sbin/openresty
+
+# prom/prometheus; wget is for the health check
+FROM debian AS prometheus
+RUN apt-get install --yes --no-install-recommends prometheus wget
+ENTRYPOINT ["prometheus"]

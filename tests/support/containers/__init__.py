@@ -1,0 +1,1 @@
+"""A Docker engine and deployments of docker-compose.yml, for tests/containers."""
