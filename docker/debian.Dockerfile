@@ -8,9 +8,10 @@ FROM debian AS python
 RUN apt-get install --yes --no-install-recommends python3 python3-dev python3-venv python-is-python3
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt
 
-# openresty/openresty
+# openresty/openresty. Debian's files name the modules relative to nginx's folder, which has none.
 FROM debian AS proxy
 RUN apt-get install --yes --no-install-recommends nginx libnginx-mod-http-lua lua-resty-core lua-cjson \
+    && sed -i --follow-symlinks 's# modules/# /usr/lib/nginx/modules/#' /etc/nginx/modules-enabled/*.conf \
     && ln -s nginx /usr/sbin/openresty
 
 # prom/prometheus; wget is for the health check
