@@ -22,7 +22,7 @@ from tests.support.read_loop import ReadLoop
 
 BACKENDS = ("backend-1", "backend-2", "backend-3")
 RUNNING = ("broker", "spark", "tailer", "proxy", *BACKENDS)
-DERIVED = ("latest-departure", "word-count", "airports", "aircraft", "departures")
+DERIVED = ("latest-departure", "word-count", "airports", "aircraft")
 BROKER = "127.0.0.1:9094"
 BACKEND_PORT = 8081
 PROMETHEUS = 9090
