@@ -21,7 +21,7 @@ from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context
 from tests.support.in_process.requests import LOOPBACK
 from tests.support.in_process.world import PARTITIONS, Said, World, world
-from tests.support.point_batch import Whole, decode_answers, whole_answers
+from tests.support.point_batch import Answers, Whole, decode_answers, whole_answers
 from tests.unit.backend.http.point_reads.instances import whole_answer
 
 APP = "https://app.example.com"
@@ -132,15 +132,21 @@ def test_the_fast_path_leaves_requests_of_pages_to_the_router(made: World) -> No
 
 def in_batches(made: World, owner: str, key: bytes) -> list[Answer | Whole | None]:
     """The answers to the read of a key by its path, and as nginx sends keys."""
-    partition = b"orders murmur2 %d %d" % (PARTITIONS, made.partition(key))
-    groups = [Reads(None, [b"/orders/" + key]), Reads(partition, [ENTRY + key])]
-    sent = PlainPost(None, encode_reads([], groups))
-    answer = made.routers[owner].fast_path.reads_now(sent, LOOPBACK)
-    assert answer is not None
-    answers = decode_answers(answer.body, groups)
-    (item,) = answers.items
-    (of_key,) = whole_answers(answers.keys[0], [key])
-    return [whole_answer(answers.heads[item[0]], item), of_key]
+    partition = b"orders string murmur2 %d %d" % (PARTITIONS, made.partition(key))
+
+    def answers_to(group: Reads) -> Answers:
+        sent = PlainPost(None, encode_reads([], [group]))
+        answer = made.routers[owner].fast_path.reads_now(sent, LOOPBACK)
+        assert answer is not None
+        return decode_answers(answer.body, [group])
+
+    of_path = answers_to(Reads(None, [b"/orders/" + key]))
+    [item] = of_path.items
+    of_key = answers_to(Reads(partition, [ENTRY + key]))
+    return [
+        whole_answer(of_path.heads[item[0]], item),
+        *whole_answers(of_key.keys[0], [key]),
+    ]
 
 
 @pytest.mark.parametrize(("key", "vary"), [(b"a", b"accept, origin"), (b"missing", b"origin")])
