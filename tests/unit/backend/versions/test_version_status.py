@@ -296,10 +296,14 @@ def test_a_command_waits_while_that_may_help(
         return asyncio.run(wait_until_complete(context, peers, [SECOND], patience=patience))
 
     job = Job(made, offset=0)
-    found = wait(0.05)
-    assert found is not None
-    assert found.lag == 1000
-    assert asked > 1
+    patience = 0.05
+    while asked <= 1:  # a busy machine may need longer than that to ask
+        asked = 0
+        found = wait(patience)
+        assert found is not None
+        assert found.lag == 1000
+        patience *= 2
+        assert patience < 60
     asked = 0
     Job(made, "paused")
     assert wait(60) is not None
