@@ -243,13 +243,22 @@ class HelpExample:
 
 
 @pytest.fixture
-def help_example(console: Console, broker: Broker, tmp_path: Path) -> Callable[[str], HelpExample]:
+def help_example(
+    console: Console, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], HelpExample]:
     for name in ("views.toml", "order.avsc"):
         shutil.copy(EXAMPLE / name, tmp_path)
     (tmp_path / "note.json").write_text('{"note": "washed"}')
     (tmp_path / ".run").mkdir()
     (tmp_path / ".run" / "token").write_text("a-token-of-a-deployment-without-authentication")
     (tmp_path / "connection.toml").write_text('[kafka]\n"client.id" = "me"\n')
+    # a unit, with files of settings in this folder
+    monkeypatch.setattr("queryable.cli.check.units.FOLDERS", [str(tmp_path)])
+    unit = "queryable-backend@.service"
+    text = (ROOT / "deploy" / "systemd" / unit).read_text()
+    (tmp_path / unit).write_text(text.replace("/etc/queryable", str(tmp_path)))
+    (tmp_path / "settings").write_text(f"QUERYABLE_BOOTSTRAP_SERVERS={broker.bootstrap_servers}\n")
+    (tmp_path / "b1").write_text("QUERYABLE_PORT=8081\n")
     env = console.env | {"QUERYABLE_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
     own = {
         "http://old:8080": env["QUERYABLE_URL"],
