@@ -27,6 +27,7 @@ from typer.testing import CliRunner
 from local.kafka.broker import Broker
 from queryable import Client
 from queryable.cli.app import app
+from queryable.cli.check.units import read_unit
 from tests.support.deployment import settle
 from tests.support.docs_examples import ALL_PAGES, PAGES, ROOT, Example, examples_of, session_of
 from tests.support.plugins.fixtures import Deploy
@@ -253,7 +254,10 @@ def help_example(
     (tmp_path / ".run" / "token").write_text("a-token-of-a-deployment-without-authentication")
     (tmp_path / "connection.toml").write_text('[kafka]\n"client.id" = "me"\n')
     # a unit, with files of settings in this folder
-    monkeypatch.setattr("queryable.cli.check.units.FOLDERS", [str(tmp_path)])
+    units = [str(tmp_path)]
+    monkeypatch.setattr(
+        "queryable.cli.check.target.read_unit", lambda name, _: read_unit(name, units)
+    )
     unit = "queryable-backend@.service"
     text = (ROOT / "deploy" / "systemd" / unit).read_text()
     (tmp_path / unit).write_text(text.replace("/etc/queryable", str(tmp_path)))
