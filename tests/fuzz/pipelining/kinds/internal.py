@@ -170,17 +170,20 @@ class Internal:
         return mark == b"." and document["value"] == value(of, number)
 
     def _reads(self, draw: Draw) -> Request:
-        """Reads of keys and of paths, each with one of several tokens."""
+        """Reads of keys, as nginx sends them, or of paths, as backends do, each with one of several
+        tokens."""
         sent = [t for t in draw.random.sample(self.tokens, min(3, len(self.tokens))) if t.text]
-        place = home(b"k%d" % draw.number)
-        numbers = [draw.number, *(draw.random.randrange(2 * KEYS) for _ in range(3))]
-        of_keys = [draw.number, *draw.random.sample(_BY_HOME[place], draw.random.randint(0, 5))]
-        words = b"%b murmur2 %d %d" % (ORDERS.encode(), PARTITIONS, place)
-        groups = [
-            Reads(words, [b"\x01k%d" % n for n in of_keys], _tokens(draw, len(of_keys), sent)),
-            Reads(None, [path_of(ORDERS, f"k{n}").encode() for n in numbers],
-                  _tokens(draw, len(numbers), sent)),
-        ]  # fmt: skip
+        if draw.random.random() < 0.5:
+            place = home(b"k%d" % draw.number)
+            numbers = [draw.number, *draw.random.sample(_BY_HOME[place], draw.random.randint(0, 5))]
+            words = b"%b string murmur2 %d %d" % (ORDERS.encode(), PARTITIONS, place)
+            texts = [b"\x01k%d" % n for n in numbers]
+        else:
+            numbers = [draw.number, *(draw.random.randrange(2 * KEYS) for _ in range(3))]
+            words = None
+            texts = [path_of(ORDERS, f"k{n}").encode() for n in numbers]
+        tokens = _tokens(draw, len(numbers), sent)
+        groups = [Reads(words, texts, tokens)]
         digests = [hashlib.sha256(token.text.encode()).hexdigest().encode() for token in sent]
         body = encode_reads(digests, groups)
 
@@ -190,19 +193,18 @@ class Internal:
 
         def check(answer: Answer) -> bool:
             found = decode_answers(answer.body, groups)
-            texts = [text[1:] for text in groups[0].texts]
             wholes = [
                 None if whole is None else (whole.status, whole.body)
-                for whole in whole_answers(found.keys[0], texts)
+                for keys in found.keys
+                for whole in whole_answers(keys, [text[1:] for text in texts])
             ] + [
                 None if head == ALONE else (found.heads[head][0], text)
                 for head, _, text in found.items
             ]
-            tokens = [*groups[0].tokens, *groups[1].tokens]
             self.read_together += sum(whole is not None for whole in wholes)
             return answer.status == 200 and all(
                 whole is None or (may_read(token) and _is_read(number, whole))
-                for number, token, whole in zip([*of_keys, *numbers], tokens, wholes, strict=True)
+                for number, token, whole in zip(numbers, tokens, wholes, strict=True)
             )
 
         return self._of_proxy(body, check)
