@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
-from itertools import pairwise
 
 from local.ports import LOOPBACK, free_ports
 from local.waiting import wait_until
@@ -115,7 +114,8 @@ class Silent:
 def test_configured_backends_that_are_silent_are_asked_one_after_the_other(
     start_nginx: StartNginx,
 ) -> None:
-    """Asking all takes longer than the interval at which that is due."""
+    """Asking all takes longer than the interval at which that is due. What looks for a topology
+    also asks those that have failed, one at a time: so two may be asked at the same time."""
     answers = Cluster(["b1"])
     with ExitStack() as running:
         running.callback(answers.stop)
@@ -132,7 +132,9 @@ def test_configured_backends_that_are_silent_are_asked_one_after_the_other(
             lambda: all(len(each.connections) >= 2 for each in silent), 40, "two rounds of requests"
         )
         found = sorted(one for each in silent for one in each.connections)
-        overlaps = [ended - began for (_, ended), (began, _) in pairwise(found)]
-        assert max(overlaps) < 0.3, "s that two were asked at the same time"
+        others = [
+            sum(began < at < ended - 0.3 for began, ended in found) for at, _ in found
+        ]  # others that were still asked when the request at this time began
+        assert max(others) <= 1
         errors = [each["error"] for each in nginx.health()["configured"][1:]]
         assert errors == ["read: timeout"] * 4
