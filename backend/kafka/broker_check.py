@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -21,6 +22,7 @@ from model.problems import ConfigurationError
 log = logging.getLogger(__name__)
 
 _REQUEST_TIMEOUT = 2.0  # s
+_KEPT_ERRORS = 64
 
 
 def wait_for_broker(
@@ -36,7 +38,7 @@ def wait_for_broker(
     Each new reason is logged, and `on_obstacle` gets a summary of it, without addresses. Raises
     ConfigurationError if the broker does not answer.
     """
-    errors: list[KafkaError] = []  # connection errors, from librdkafka's threads
+    errors: deque[KafkaError] = deque(maxlen=_KEPT_ERRORS)  # from librdkafka's threads
     client: dict[str, Any] = {**kafka.librdkafka, "log_level": 0, "error_cb": errors.append}
     deadline = time.monotonic() + timeout
     said = None
@@ -56,7 +58,7 @@ def wait_for_broker(
 
 
 def _try(
-    admin: AdminClient, errors: list[KafkaError], kafka: KafkaClients, settings: Settings
+    admin: AdminClient, errors: Collection[KafkaError], kafka: KafkaClients, settings: Settings
 ) -> tuple[str, Obstacle | None] | None:
     """Why the broker cannot be asked, and what to do, in sentences, with the obstacle if it is
     known. None if the broker can be asked."""
@@ -66,11 +68,13 @@ def _try(
         metadata = admin.list_topics(timeout=_REQUEST_TIMEOUT)
     except KafkaException as e:
         admin.poll(0)  # calls error_cb
-        cause = cause_of(e, errors)
+        seen = list(errors)
+        cause = cause_of(e, seen)
         # not the original error, because it may quote a secret
         why = kafka.hide(reason_of(cause))
         refusal = why if is_refusal(cause.args[0]) else ""
-        obstacle = find_obstacle(servers, known, source, refusal)
+        reported = [error.str() for error in seen]
+        obstacle = find_obstacle(servers, known, source, refusal, reported)
         if obstacle is None:
             return _message(servers, source, why, refusal != ""), None
     else:

@@ -21,6 +21,8 @@ SECONDS = 2.0
 _MAX_ADDRESSES = 3
 _MAX_ANSWER = 64 << 10  # bytes
 
+_REPORTED = re.compile(r"(?:[a-z_]+://)?([^/\s]+):(\d+)/\d+: ")
+
 _SASL_HANDSHAKE, _VERSION = 17, 1
 _CORRELATION = 0x71756572
 _NO_ERROR, _UNSUPPORTED_MECHANISM, _ILLEGAL_STATE = 0, 33, 34
@@ -28,6 +30,10 @@ _NO_ERROR, _UNSUPPORTED_MECHANISM, _ILLEGAL_STATE = 0, 33, 34
 # X509_V_ERR_… of OpenSSL
 _NOT_TRUSTED = (2, 7, 18, 19, 20, 21)
 _OTHER_NAME = (62, 64)
+
+# of librdkafka; others may be values of secrets, and librdkafka says that they are wrong
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 _ADDRESS_SETTINGS = "QUERYABLE_BOOTSTRAP_SERVERS (--bootstrap-servers)"
 _IN_DOCS = "docs/security/kafka.md"
@@ -85,6 +91,12 @@ class _Client:
     def has_sasl(self) -> bool:
         return self.protocol.startswith("SASL")
 
+    @property
+    def is_known(self) -> bool:
+        """Whether librdkafka knows the protocol and the mechanism. Otherwise no text may name them:
+        a reference may have been resolved to a secret."""
+        return self.protocol in _PROTOCOLS and self.mechanism in _MECHANISMS
+
     def context(self, verifies: bool = True) -> ssl.SSLContext:
         """Raises OSError, also ssl.SSLError, if a file cannot be used."""
         context = ssl.create_default_context(cafile=self.settings.get("ssl.ca.location"))
@@ -104,6 +116,7 @@ def find_obstacle(
     settings: Mapping[str, str],
     source: str = "[kafka]",
     refusal: str = "",
+    reported: Iterable[str] = (),
     seconds: float = SECONDS,
 ) -> Obstacle | None:
     """Why a client with these settings cannot ask the brokers; None if that is not known, because
@@ -111,12 +124,16 @@ def find_obstacle(
 
     `servers`: host:port,… `settings`: with librdkafka's names, references resolved. `source`: where
     the settings are. `refusal`: what librdkafka says if the broker has refused the credentials.
-    Takes up to a few times `seconds`.
+    `reported`: its errors, which have the addresses that brokers advertise. Takes up to a few times `seconds`.
     """
     client = _client_of(settings, source, seconds)
+    if not client.is_known:
+        return None
     found = _first_reachable(_addresses(servers), client)
     if found is None and refusal and client.has_sasl:
         return _of_credentials(client, refusal)
+    if found is None and (advertised := _advertised_in(reported)):
+        return find_advertised_obstacle(servers, advertised, settings, source, seconds)
     return found
 
 
@@ -146,7 +163,8 @@ def find_advertised_obstacle(
     """Why none of the brokers can be asked at the addresses that they advertise; None if one of
     them can, or if that is not known. `servers`: where a broker has answered."""
     addresses = list(dict.fromkeys(advertised))
-    found = _first_reachable(addresses, _client_of(settings, source, seconds))
+    client = _client_of(settings, source, seconds)
+    found = _first_reachable(addresses, client) if client.is_known else None
     if found is None or (found.step > Step.PORT and "another name" not in found.what):
         return None
     names = ", ".join(f"{host}:{port}" for host, port in addresses[:_MAX_ADDRESSES])
@@ -158,6 +176,16 @@ def find_advertised_obstacle(
         remedy="set advertised.listeners of the brokers to addresses that this machine can reach, "
         "or use the port of a listener that advertises such addresses",
     )
+
+
+def _advertised_in(reported: Iterable[str]) -> list[tuple[str, int]]:
+    """The addresses of brokers in errors of librdkafka, such as "ssl://kafka:9092/1: Connect …". The
+    number is the broker's; instead, the name "bootstrap" is that of an address in the settings.
+
+    librdkafka may replace a bootstrap address by the advertised one before it asks anything, so a
+    request for the advertised addresses may time out."""
+    matches = map(_REPORTED.match, reported)
+    return [(match[1].strip("[]"), int(match[2])) for match in matches if match is not None]
 
 
 def _client_of(settings: Mapping[str, str], source: str, seconds: float) -> _Client:

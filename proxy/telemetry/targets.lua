@@ -67,7 +67,7 @@ local function of_backend(by_rank, var)
         local response = http_client.get(
             backend.address, backend.port, "/metrics/targets", lines, backend.tls_name, options)
         local entries = response and response.status == 200 and cjson.decode(response.body)
-        if type(entries) == "table" then
+        if type(entries) == "table" and type(entries[1]) == "table" and entries[1].targets then
             return entries
         end
     end

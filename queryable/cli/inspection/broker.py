@@ -70,13 +70,18 @@ class Broker:
         try:
             yield
         except (KafkaException, TimeoutError) as error:
-            cause = cause_of(error, self._errors)
+            errors = list(self._errors)
+            cause = cause_of(error, errors)
             why = self._hide(reason_of(cause))
             is_refused = isinstance(cause, KafkaException) and is_refusal(cause.args[0])
-            raise self._no_broker(
-                find_obstacle(self.servers, self._kafka, self._source, why if is_refused else ""),
-                why,
-            ) from None
+            obstacle = find_obstacle(
+                self.servers,
+                self._kafka,
+                self._source,
+                why if is_refused else "",
+                [reported.str() for reported in errors],
+            )
+            raise self._no_broker(obstacle, why) from None
 
     def _no_broker(self, obstacle: Obstacle | None, why: str) -> NoBroker:
         if obstacle is not None:

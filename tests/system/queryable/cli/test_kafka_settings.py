@@ -36,9 +36,9 @@ def views(tmp_path: Path) -> Path:
     ("table", "password", "said", "status"),
     [
         (TABLE, PASSWORD, "No topic is named nobodys", 1),
-        (TABLE, WRONG, "uthentication failed", 3),
+        (TABLE, WRONG, "refuses the user or the password", 3),
         (TABLE, "", "[kafka] sasl.password: the environment variable KAFKA_PASSWORD", 2),
-        (REJECTED, WRONG, 'views.toml, [kafka]: Invalid value "${env:KAFKA_PASSWORD}"', 2),
+        (REJECTED, WRONG, 'views.toml: Invalid value "${env:KAFKA_PASSWORD}"', 2),
     ],
 )
 def test_adopt(
@@ -57,8 +57,7 @@ def test_adopt(
     assert said in done.output
     assert done.exit_code == status, done.output
     assert "--url" not in done.output
-    assert ("Is 127.0.0.1:" in done.stderr) == (status == 3)
-    assert WRONG not in done.output
+    assert WRONG.lower() not in done.output.lower()
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_adopt(
         (TABLE, PASSWORD, "topic no-such-topic does not exist"),
         (TABLE, WRONG, "uthentication failed"),
         (TABLE, "", "[kafka] sasl.password: the environment variable KAFKA_PASSWORD"),
-        (REJECTED, WRONG, r"views.toml, [kafka]: Invalid value \"${env:KAFKA_PASSWORD}\""),
+        (REJECTED, WRONG, r"views.toml: Invalid value \"${env:KAFKA_PASSWORD}\""),
     ],
 )
 def test_check(
@@ -84,7 +83,18 @@ def test_check(
     done = run("check", *servers, "--views", str(views), "--timeout=2")
     assert " ".join(said.split()) in " ".join(done.output.split())
     assert (table is REJECTED) == ("correct the setting" in done.output)
-    assert WRONG not in done.output
+    assert WRONG.lower() not in done.output.lower()
+
+
+def test_a_secret_in_place_of_a_mechanism_is_not_shown(
+    broker: PasswordBroker, views: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views.write_text(views_toml(TABLE | {"sasl.mechanism": "${env:KAFKA_PASSWORD}"}))
+    monkeypatch.setenv("KAFKA_PASSWORD", WRONG)
+    servers = ("--bootstrap-servers", broker.sasl_bootstrap_servers)
+    done = run("adopt", "nobodys", *servers, "--kafka", str(views), "--timeout=2")
+    assert done.exit_code in (2, 3)
+    assert WRONG.lower() not in done.output.lower()
 
 
 def test_the_local_stack(
@@ -101,5 +111,5 @@ def test_the_local_stack(
     monkeypatch.setenv("KAFKA_PASSWORD", WRONG)
     with pytest.raises(LocalError, match="env:KAFKA_PASSWORD") as raised:
         check_machine(StackSettings(bootstrap_servers=servers, views=views), {})
-    assert WRONG not in str(raised.value)
+    assert WRONG.lower() not in str(raised.value).lower()
     assert raised.value.__cause__ is None
