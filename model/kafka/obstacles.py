@@ -179,8 +179,8 @@ def find_advertised_obstacle(
 
 
 def _advertised_in(reported: Iterable[str]) -> list[tuple[str, int]]:
-    """The addresses of brokers in errors of librdkafka, such as "ssl://kafka:9092/1: Connect …". The
-    number is the broker's; instead, the name "bootstrap" is that of an address in the settings.
+    """The addresses of brokers in errors of librdkafka, such as "ssl://kafka:9092/1: Failed …". The
+    number is the broker's; an address of the settings has "bootstrap" there.
 
     librdkafka may replace a bootstrap address by the advertised one before it asks anything, so a
     request for the advertised addresses may time out."""
