@@ -124,7 +124,8 @@ def find_obstacle(
 
     `servers`: host:port,… `settings`: with librdkafka's names, references resolved. `source`: where
     the settings are. `refusal`: what librdkafka says if the broker has refused the credentials.
-    `reported`: its errors, which have the addresses that brokers advertise. Takes up to a few times `seconds`.
+    `reported`: its errors, which have the addresses that brokers advertise. Takes up to a few times
+    `seconds`.
     """
     client = _client_of(settings, source, seconds)
     if not client.is_known:
