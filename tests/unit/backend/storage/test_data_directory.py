@@ -289,6 +289,7 @@ def test_an_interrupted_deletion_continues_at_the_next_start(
     assert list((tmp_path / "orders").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_a_killed_process_is_deleted(tmp_path: Path) -> None:
     script = (
         "import os, sys, pathlib\n"
