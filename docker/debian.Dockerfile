@@ -14,7 +14,8 @@ RUN apt-get install --yes --no-install-recommends nginx libnginx-mod-http-lua lu
     && sed -i --follow-symlinks 's# modules/# /usr/lib/nginx/modules/#' /etc/nginx/modules-enabled/*.conf \
     && ln -s nginx /usr/sbin/openresty
 
-# prom/prometheus; wget is for the health check
+# prom/prometheus, with its folder of data; wget is for the health check
 FROM debian AS prometheus
-RUN apt-get install --yes --no-install-recommends prometheus wget
+RUN apt-get install --yes --no-install-recommends prometheus wget \
+    && install -d -o 65534 -g 65534 /prometheus
 ENTRYPOINT ["prometheus"]
