@@ -4,10 +4,10 @@ An instance that has crashed and started again may be in the group twice. It has
 and its port was free, so the member that started later is the instance, and the other is dead.
 
 Members with different addresses, or with the same address on different machines, are different
-instances, of which one has the wrong id. The one that is already in the group keeps the id: it has
-seen the newer topology. Of two new ones, the one that started first does. The leader refuses the
-other one (`IdInUse`). A member that has crashed may be in the group for its session time-out, so an
-instance that is refused asks again after this time.
+instances. One of them has the wrong id. The one that is already in the group keeps the id: it has
+seen the newer topology. Of two new ones, the one that started first keeps it. The leader refuses
+the other one (`IdInUse`). A member that has crashed may be in the group for its session time-out,
+so an instance that is refused asks again after this time.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def place(
     now_ms: int,
     policy: Policy = Policy(),
 ) -> Topology:
-    """The topology for these members, of which each has its own id.
+    """The topology for these members. Each has its own id.
 
     `partitions`: topic -> partition count; 0 for missing topics. The epoch's generation is 0 here:
     Kafka gives it to every member with the assignment.

@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 
 from backend.instance.settings import Settings
 from backend.kafka.clients import KafkaClients
-from model.kafka.admin import cause_of, is_refusal, reason_of
+from model.kafka.admin import failure_of
 from model.kafka.clients import closing
-from model.kafka.obstacles import Obstacle, find_advertised_obstacle, find_obstacle
+from model.kafka.obstacles import Obstacle, find_advertised_obstacle
 from model.problems import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -68,15 +68,11 @@ def _try(
         metadata = admin.list_topics(timeout=_REQUEST_TIMEOUT)
     except KafkaException as e:
         admin.poll(0)  # calls error_cb
-        seen = list(errors)
-        cause = cause_of(e, seen)
         # not the original error, because it may quote a secret
-        why = kafka.hide(reason_of(cause))
-        refusal = why if is_refusal(cause.args[0]) else ""
-        reported = [error.str() for error in seen]
-        obstacle = find_obstacle(servers, known, source, refusal, reported)
+        failure = failure_of(e, errors, servers, known, source, kafka.hide)
+        obstacle = failure.obstacle
         if obstacle is None:
-            return _message(servers, source, why, refusal != ""), None
+            return _message(servers, source, failure.why, failure.is_refusal), None
     else:
         advertised = [(str(each.host), each.port) for each in metadata.brokers.values()]
         obstacle = find_advertised_obstacle(servers, advertised, known, source)

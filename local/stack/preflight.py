@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from confluent_kafka import KafkaException
 
@@ -16,8 +17,7 @@ from local.kafka.java import find_java
 from local.settings import StackSettings
 from local.spark_views import DerivedView
 from local.stack.nginx import find_nginx
-from model.kafka.admin import reason_of
-from model.kafka.obstacles import find_obstacle
+from model.kafka.admin import failure_of
 from model.problems import ConfigurationError
 
 _MAX_PORT = 65_535
@@ -57,15 +57,18 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
                 admin.list_topics(timeout=10)
         except KafkaException as error:
             source = f"[kafka] of {settings.views}"
-            obstacle = find_obstacle(settings.bootstrap_servers, settings.kafka, source)
-            if obstacle is not None:
+            servers, hide = (
+                settings.bootstrap_servers,
+                partial(without_secrets, views=settings.views),
+            )
+            failure = failure_of(error, (), servers, settings.kafka, source, hide)
+            if failure.obstacle is not None:
                 raise LocalError(
-                    f"Kafka at {settings.bootstrap_servers} cannot be asked: {obstacle.text} "
+                    f"Kafka at {servers} cannot be asked: {failure.obstacle.text} "
                     "Without QUERYABLE_BOOTSTRAP_SERVERS, there is an embedded broker."
                 ) from None
-            why = without_secrets(reason_of(error), settings.views)
             raise LocalError(
-                f"no Kafka broker answers on {settings.bootstrap_servers} ({why}). Correct "
+                f"no Kafka broker answers on {servers} ({failure.why}). Correct "
                 "QUERYABLE_BOOTSTRAP_SERVERS, or remove it for an embedded broker."
             ) from None
     else:

@@ -8,8 +8,9 @@ after `timeout_s` plus GRACE_S. No request creates a topic, as `list_topics` of 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from confluent_kafka import (
@@ -27,6 +28,8 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 from confluent_kafka.cimpl import NewTopic
+
+from model.kafka.obstacles import Obstacle, find_obstacle
 
 GRACE_S = 1.0
 """The time after a request's timeout within which the client must report the timeout."""
@@ -142,6 +145,35 @@ def cause_of(
     there is one; otherwise `error`."""
     refused = next(filter(is_refusal, reported), None)
     return error if refused is None else KafkaException(refused)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why the brokers could not be asked. `why`: what librdkafka says, without secrets.
+    `is_refusal`: whether SASL or TLS failed. `obstacle`: None if it is not known."""
+
+    why: str
+    is_refusal: bool
+    obstacle: Obstacle | None
+
+
+def failure_of(
+    error: KafkaException | TimeoutError,
+    errors: Collection[KafkaError],
+    servers: str,
+    settings: Mapping[str, str],
+    source: str,
+    hide: Callable[[str], str],
+) -> Failure:
+    """Why a request has failed; connects to the brokers once more to find out (`find_obstacle`).
+    `errors`: those that `error_cb` has reported; `hide(text)`: the text without secrets."""
+    reported = list(errors)  # librdkafka's threads add to it
+    cause = cause_of(error, reported)
+    why = hide(reason_of(cause))
+    refused = isinstance(cause, KafkaException) and is_refusal(cause.args[0])
+    texts = [each.str() for each in reported]
+    obstacle = find_obstacle(servers, settings, source, why if refused else "", texts)
+    return Failure(why, refused, obstacle)
 
 
 def is_refusal(error: KafkaError) -> bool:

@@ -15,8 +15,8 @@ _SECOND = 1_000_000
 def violations(
     bounds: EventTimeBounds, time: Column, timestamp: Column
 ) -> Iterator[tuple[Column, str]]:
-    """As ``EventTimeBounds.violation``: conditions, of which the first true one rejects a record,
-    and the reasons. Both columns are timestamps; all conditions are null if ``time`` is null."""
+    """As ``EventTimeBounds.violation``: conditions with their reasons. The first one that is true
+    rejects a record. Both columns are timestamps; all conditions are null if ``time`` is null."""
     late, early, not_in_range = bounds.reasons
     at = F.unix_micros(time)
     behind = _difference(F.unix_micros(timestamp), at)

@@ -115,7 +115,7 @@ def _settings(files: Sequence[Path]) -> Iterator[tuple[str, str]]:
 
 
 def _assignments(value: str) -> dict[str, str]:
-    """NAME=value, several separated by blanks, each of which may be quoted."""
+    """Assignments NAME=value, separated by blanks. Each may be quoted."""
     try:
         words = shlex.split(value)
     except ValueError as error:

@@ -17,12 +17,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from model.kafka.admin import cause_of, configs, is_refusal, reason_of
+from model.kafka.admin import configs, failure_of, reason_of
 from model.kafka.clients import closing, own
 from model.kafka.config import hide
 from model.kafka.config_providers import resolve
 from model.kafka.headers import headers_of
-from model.kafka.obstacles import Obstacle, find_advertised_obstacle, find_obstacle
+from model.kafka.obstacles import Obstacle, find_advertised_obstacle
 from model.problems import ConfigurationError
 from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.samples import SampledRecord, TopicSample
@@ -70,18 +70,10 @@ class Broker:
         try:
             yield
         except (KafkaException, TimeoutError) as error:
-            errors = list(self._errors)
-            cause = cause_of(error, errors)
-            why = self._hide(reason_of(cause))
-            is_refused = isinstance(cause, KafkaException) and is_refusal(cause.args[0])
-            obstacle = find_obstacle(
-                self.servers,
-                self._kafka,
-                self._source,
-                why if is_refused else "",
-                [reported.str() for reported in errors],
+            failure = failure_of(
+                error, self._errors, self.servers, self._kafka, self._source, self._hide
             )
-            raise self._no_broker(obstacle, why) from None
+            raise self._no_broker(failure.obstacle, failure.why) from None
 
     def _no_broker(self, obstacle: Obstacle | None, why: str) -> NoBroker:
         if obstacle is not None:

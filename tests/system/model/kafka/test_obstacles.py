@@ -1,4 +1,4 @@
-"""Why there is no connection to Kafka, with real brokers: each cause is told apart from the others,
+"""Why there is no connection to Kafka, with real brokers. Each cause has its own message,
 and each text says what to do."""
 
 from __future__ import annotations
