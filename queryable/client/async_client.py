@@ -44,8 +44,17 @@ from queryable.client.typed_views import AsyncTypedView
 T = TypeVar("T")
 
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
-_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-_SCHEDULING_DELAY_S = 0.1  # by which a busy event loop may be late
+
+
+class _Sent:
+    """Whether aiohttp has begun to send a request. Its errors do not tell on a busy event loop."""
+
+    def __init__(self) -> None:
+        self.began = False
+
+
+async def _note_sent(session: Any, context: Any, params: Any) -> None:
+    context.trace_request_ctx.began = True
 
 
 class _Stream:
@@ -84,26 +93,27 @@ class Transport:
         """The operation's result. Raises TransportError."""
         match operation:
             case Exchange(request):
+                sent = _Sent()
                 try:
-                    async with self._send(request, total=request.timeout) as response:
+                    async with self._send(request, sent, total=request.timeout) as response:
                         body = await response.read()
                         return Response(response.status, response.headers, body)
                 except _FAILURES as e:
-                    raise _transport_error(request.base_url, e) from None
+                    raise _transport_error(request.base_url, e, sent.began) from None
             case OpenStream(request):
+                sent = _Sent()
                 try:
-                    # the time for connecting ends first, because then nothing was sent
-                    async with asyncio.timeout(request.timeout + _SCHEDULING_DELAY_S):
-                        opened = _Stream(await self._send(request, total=None))
+                    async with asyncio.timeout(request.timeout):
+                        opened = _Stream(await self._send(request, sent, total=None))
                         self._streams[id(opened)] = opened
                         return opened
                 except _FAILURES as e:
-                    raise _transport_error(request.base_url, e) from None
+                    raise _transport_error(request.base_url, e, sent.began) from None
             case ReadChunk(stream):
                 try:
                     return await stream.read()
                 except _FAILURES as e:
-                    raise _transport_error("Stream", e) from None
+                    raise _transport_error("Stream", e, sent=True) from None
             case CloseStream(stream):
                 self._streams.pop(id(stream), None)
                 stream.close()
@@ -111,16 +121,19 @@ class Transport:
                 await asyncio.sleep(seconds)
         return None
 
-    def _send(self, request: Request, total: float | None) -> Any:
+    def _send(self, request: Request, sent: _Sent, total: float | None) -> Any:
         if self._http is not None and self._pid != os.getpid():
             raise BadUse("The client is in use by the process before the fork: create another one.")
         if self._http is None:
             self._pid = os.getpid()
+            trace = aiohttp.TraceConfig()
+            trace.on_request_headers_sent.append(_note_sent)
             self._http = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, limit_per_host=self._connections),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 headers={"accept-encoding": "identity"},
+                trace_configs=[trace],
             )
         return self._http.request(
             request.method,
@@ -128,6 +141,7 @@ class Transport:
             data=request.body,
             headers=request.headers,
             allow_redirects=False,
+            trace_request_ctx=sent,
             ssl=self._tls() if request.base_url.startswith("https:") else True,
             # `connect` includes the wait for a free connection
             timeout=aiohttp.ClientTimeout(
@@ -150,12 +164,12 @@ class Transport:
             await http.close()
 
 
-def _transport_error(source: str, error: BaseException) -> TransportError:
+def _transport_error(source: str, error: BaseException, sent: bool) -> TransportError:
     problem, reason = handshake_problem(error), connection_problem(error)
     detail = problem or f"{reason}."
     return TransportError(
         f"{source}: {detail}",
-        may_have_arrived=problem is None and not isinstance(error, _NOT_SENT),
+        may_have_arrived=problem is None and sent,
         is_final=problem is not None,
         timed_out=problem is None and reason == NOT_IN_TIME,
     )
