@@ -49,7 +49,7 @@ class Spread:
     high: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def from_values(cls, values: Sequence[float]) -> Spread:
         """Raises ValueError if there is no measurement."""
         if not values:
             raise ValueError("no measurement, no median")
@@ -68,7 +68,7 @@ def paired_ratio(ours: Sequence[float], reference: Sequence[float]) -> Spread:
     Noise in one round slows both sides, so the median of these ratios varies less than the ratio of
     the medians. The reference has fewer rounds if it has failed, or while a round is measured.
     """
-    return Spread.of([a / b for a, b in zip(ours, reference, strict=False) if b])
+    return Spread.from_values([a / b for a, b in zip(ours, reference, strict=False) if b])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Comparison:
     target: Target | None = None
 
     @classmethod
-    def of(
+    def from_rounds(
         cls,
         quantity: str,
         ours: Sequence[float],
@@ -110,9 +110,16 @@ class Comparison:
     ) -> Comparison:
         """Compares the rounds of both, given in the same order; the reference may have fewer."""
         if not reference:
-            return cls(quantity, Spread.of(ours), baseline, None, None, target)
+            return cls(quantity, Spread.from_values(ours), baseline, None, None, target)
         ratio = paired_ratio(ours, reference) if any(reference[: len(ours)]) else None
-        return cls(quantity, Spread.of(ours), baseline, Spread.of(reference), ratio, target)
+        return cls(
+            quantity,
+            Spread.from_values(ours),
+            baseline,
+            Spread.from_values(reference),
+            ratio,
+            target,
+        )
 
     @property
     def met(self) -> bool | None:

@@ -128,7 +128,7 @@ class Subject:
         target = baseline.target
         if isinstance(target, Mapping):
             target = target.get(connections or 0)
-        return Comparison.of(baseline.quantity, ours, baseline.row, values, target)
+        return Comparison.from_rounds(baseline.quantity, ours, baseline.row, values, target)
 
 
 class LoadTest(Subject):

@@ -119,7 +119,7 @@ def quota_document(view: View) -> dict[str, Any]:
 def unreadable_document(context: InstanceContext, view: str) -> dict[str, Any]:
     """{"unreadable": {"values", "keys": records that are not in the view's formats, "partitions":
     those of this instance, which are counted}}."""
-    opened = [p.metadata for p in list(context.store_partitions.of_view(view).values())]
+    opened = [p.metadata for p in list(context.store_partitions.for_view(view).values())]
     return {
         "unreadable": {
             "values": sum(m.unreadable_values for m in opened),

@@ -55,7 +55,7 @@ def _report(
 ) -> PartitionReport:
     unanswerable = {}
     for view, partitions in held.items():
-        opened = context.store_partitions.of_view(view) if view in context.views else {}
+        opened = context.store_partitions.for_view(view) if view in context.views else {}
         cannot = tuple(
             partition
             for partition in partitions

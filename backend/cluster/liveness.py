@@ -36,11 +36,11 @@ class PartitionReport:
         return partition not in self.unanswerable.get(view, ())
 
     @staticmethod
-    def of(epoch: Any, unanswerable: Any) -> PartitionReport:
+    def from_json(epoch: Any, unanswerable: Any) -> PartitionReport:
         """The report in these JSON values. Raises TypeError or ValueError if they are malformed."""
         partitions = {view: tuple(numbers) for view, numbers in dict(unanswerable).items()}
         if type(epoch) is not str or any(
-            type(n) is not int for of in partitions.values() for n in of
+            type(n) is not int for numbers in partitions.values() for n in numbers
         ):
             raise ValueError("malformed report")
         return PartitionReport(epoch, partitions)
@@ -148,7 +148,7 @@ class Heartbeat:
         """The inverse of `encode`; None if the body is malformed."""
         try:
             group, sender, receiver, state, sent_at, *reported = orjson.loads(body)
-            report = PartitionReport.of(*reported) if reported else None
+            report = PartitionReport.from_json(*reported) if reported else None
         except (ValueError, TypeError):
             return None
         names = group, sender, receiver, state

@@ -196,7 +196,7 @@ def _wanted(
             holds[i],
             key=lambda p: (
                 not lacking.isdisjoint(replica_state.ready(p)),
-                not lacking.isdisjoint(replica_state.of(p)),
+                not lacking.isdisjoint(replica_state.positions(p)),
                 p,
             ),
         )  # fmt: skip
@@ -209,7 +209,7 @@ def _wanted(
     ):
         having = [
             i
-            for i in replica_state.ready(partition) or replica_state.of(partition)
+            for i in replica_state.ready(partition) or replica_state.positions(partition)
             if quotas.room.get(i, 0) > 0
         ]
         if having:
@@ -217,7 +217,7 @@ def _wanted(
             give(partition, max(having, key=key.__getitem__))
     for partition in free:
         if wanted[partition] == NO_MEMBER:
-            having = [i for i in replica_state.of(partition) if quotas.room.get(i, 0) > 0]
+            having = [i for i in replica_state.positions(partition) if quotas.room.get(i, 0) > 0]
             member = (
                 max(
                     having, key=lambda i: (replica_state.position(partition, i), quotas.room[i], -i)

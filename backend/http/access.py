@@ -52,7 +52,7 @@ class Readers:
         self._identities = identities
         self._of_views: dict[str, frozenset[int]] = {}
 
-    def of(self, view: str) -> frozenset[int] | None:
+    def tokens_that_read(self, view: str) -> frozenset[int] | None:
         """The numbers of the tokens that may read a view; None if every read may be answered."""
         if self._identities is None:
             return None
@@ -69,7 +69,7 @@ class Readers:
 
     def may_read(self, number: int, view: str) -> bool:
         """Whether a read with the token of this number may be answered."""
-        readable = self.of(view)
+        readable = self.tokens_that_read(view)
         return readable is None or number in readable
 
 

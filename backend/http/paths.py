@@ -161,7 +161,7 @@ def undecided_path(path: str) -> Unavailable:
     )
 
 
-def of_absolute_form(target: bytes) -> bytes | None:
+def path_of_absolute_form(target: bytes) -> bytes | None:
     """The raw path of `http://host:port/path`, which a proxy may send (RFC 9112, 3.2.2); None for
     any other target."""
     match = _ABSOLUTE_FORM.fullmatch(target)

@@ -87,7 +87,7 @@ class Request:
         self.answered_by = ""  # see `role_of`
 
     @property
-    def of(self) -> View:
+    def routed_view(self) -> View:
         """The view in the path; only for routes whose pattern has one."""
         assert self.view is not None
         return self.view

@@ -35,7 +35,7 @@ from backend.http.limits.gates import Gate
 from backend.http.limits.processors import most_reductions
 from backend.http.limits.view_quotas import ViewQuotas
 from backend.http.metrics.measuring import Measured
-from backend.http.paths import Paths, of_absolute_form
+from backend.http.paths import Paths, path_of_absolute_form
 from backend.http.request import Request
 from backend.http.responses import KeyResponses
 from backend.http.route_table import OTHER, Match, Route, RouteTable, page_path
@@ -108,7 +108,7 @@ class Router:
         settings = context.settings
         self._context, self._group = context, context.group
         self._pages = pages
-        self._browsers = BrowserRules.of(settings)
+        self._browsers = BrowserRules.from_settings(settings)
         self._audit = AuditLog(settings.instance_id)
         self._access = access = access or AccessControl(None)
         self._paths = Paths(context.group.versions)
@@ -135,7 +135,7 @@ class Router:
         self.keys = KeyRoutes(context, self._responses, asker, any_partition, self.scatter_gather)
         self._views = ViewRoutes(context, self.scatter_gather, batches)
         self._append = AppendRoute(context, reads, self.keys.meant)
-        self._clients = Clients.of(settings, context.cluster)
+        self._clients = Clients.from_settings(settings, context.cluster)
         self._quotas = ViewQuotas(context)
         self.fast_path = FastPath(
             context,
@@ -252,7 +252,7 @@ class Router:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw_path: bytes = scope["raw_path"]
-        if raw_path[:1] != b"/" and (path := of_absolute_form(raw_path)) is not None:
+        if raw_path[:1] != b"/" and (path := path_of_absolute_form(raw_path)) is not None:
             decoded = unquote_to_bytes(path).decode(errors="replace")
             scope, raw_path = {**scope, "raw_path": path, "path": decoded}, path
         is_of_proxy = any(name == FINAL_STATUS for name, _ in scope["headers"])
@@ -354,7 +354,7 @@ class Router:
             if route.pattern == ADMIN and isinstance(e, Unauthenticated):
                 return sign_in(request.header(b"accept") or b"", e) or problem_answer(e)
             if route.counts_reads:
-                count_refusal(self._context.telemetry.counts[request.of.name], e)
+                count_refusal(self._context.telemetry.counts[request.routed_view.name], e)
             return problem_answer(e)
 
     async def _call(self, request: Request, route: Route) -> Answer | None:

@@ -68,7 +68,7 @@ def in_version_of_cursor(
 ) -> tuple[View, _T]:
     """The version of the view, and what `parse` makes of the request in that version. If the
     request has a cursor, it is the version that the cursor comes from. Raises BadRequest."""
-    view = request.of
+    view = request.routed_view
     try:
         return view, parse(view)
     except BadRequest as problem:

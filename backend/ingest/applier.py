@@ -67,14 +67,14 @@ class RecordApplier:
             return
         self._read_priority.begin(is_lagging=fetched.is_full)
         for source, records in fetched.records.items():
-            for store_partition in self._registry.of_source(*source):
+            for store_partition in self._registry.for_source(*source):
                 with self._guard(store_partition):
                     new = from_offset(records, store_partition.fetch_offset)
                     for run in self._read_priority.batches(new):
                         if not self._apply_run(store_partition, run):
                             break
         for source, end in fetched.ends.items():
-            for store_partition in self._registry.of_source(*source):
+            for store_partition in self._registry.for_source(*source):
                 with self._guard(store_partition):
                     self._advance(store_partition, end)
         for source in (*fetched.lost, *fetched.truncated):
@@ -107,7 +107,7 @@ class RecordApplier:
         """The store partitions whose next record is lost. They are behind the others, for example
         because they have a newer push. The consumer was reading at their offset, and is moved to
         the offset of the others afterwards."""
-        store_partitions = self._registry.of_source(*source)
+        store_partitions = self._registry.for_source(*source)
         first = min((p.fetch_offset for p in store_partitions), default=0)
         return [p for p in store_partitions if p.fetch_offset == first]
 

@@ -242,7 +242,7 @@ class SourceAssignments:
         """Read this topic partition from the smallest offset that its store partitions need. Stop
         reading it if it has no store partitions."""
         assert self.consumer is not None
-        store_partitions = self._registry.of_source(topic, partition)
+        store_partitions = self._registry.for_source(topic, partition)
         if not store_partitions:
             self.consumer.unassign((topic, partition))
             return

@@ -97,7 +97,7 @@ class SchemaCache:
         """Like `schema`, for a record that was ingested."""
         return self.schema(schema_id)
 
-    def of_request(self, schema_id: int, is_stored: bool) -> Schema:
+    def schema_for_request(self, schema_id: int, is_stored: bool) -> Schema:
         """Like `schema`, for a request. `is_stored`: whether a stored record has the id."""
         for known in (self._of_records, self._of_requests):
             if (schema := self._find(known, schema_id)) is not None:
@@ -191,10 +191,10 @@ class _SchemasOfRequests:
         return self._cache.state(schema_id)
 
     def schema(self, schema_id: int) -> Schema:
-        return self._cache.of_request(schema_id, is_stored=False)
+        return self._cache.schema_for_request(schema_id, is_stored=False)
 
     def stored_schema(self, schema_id: int) -> Schema:
-        return self._cache.of_request(schema_id, is_stored=True)
+        return self._cache.schema_for_request(schema_id, is_stored=True)
 
 
 class _Cached:

@@ -187,7 +187,7 @@ class PartitionRegistry:
         }
         self._placed = topology.views
 
-    def of_view(self, view: str) -> dict[int, StorePartition]:
+    def for_view(self, view: str) -> dict[int, StorePartition]:
         """Partition -> StorePartition of a view. The dict is live, and callers may keep it."""
         return self._by_view[view]
 
@@ -205,7 +205,7 @@ class PartitionRegistry:
     def get(self, view: str, partition: int) -> StorePartition | None:
         return self._by_view[view].get(partition)
 
-    def of_source(self, topic: str, partition: int) -> list[StorePartition]:
+    def for_source(self, topic: str, partition: int) -> list[StorePartition]:
         """The open store partitions and candidates that are made from a topic partition, without
         those that wait for a schema."""
         opened = [
@@ -261,7 +261,7 @@ class PartitionRegistry:
             or view.name in self.topology_mispartitioned
             or any(
                 store_partition.metadata.mispartitioned
-                for store_partition in list(self.of_view(view.name).values())
+                for store_partition in list(self.for_view(view.name).values())
             )
         )
 
@@ -279,7 +279,7 @@ class PartitionRegistry:
         """`partition_counts`, as far as the view's open store partitions know them. `topic_id`:
         leave out the numbers of another topic that had the same name."""
         counts: set[int] = set()
-        for opened in list(self.of_view(view.name).values()):
+        for opened in list(self.for_view(view.name).values()):
             if topic_id in ("", opened.metadata.topic_id):
                 counts |= opened.metadata.partition_counts
         return counts
@@ -315,7 +315,7 @@ class PartitionRegistry:
 
         @cache  # only runs that have a tombstone look at all partitions of the view, and only once
         def is_catching_up() -> bool:
-            opened = [store_partition, *self.of_view(view.name).values()]
+            opened = [store_partition, *self.for_view(view.name).values()]
             return max(counts, default=0) > 1 and not all(p.progress.answerable for p in opened)
 
         return lambda key: (

@@ -118,7 +118,7 @@ class Instance:
         self._group = GroupState(
             settings, of_requests, self._telemetry, initial_versions(self._views)
         )
-        self._directory = DataDirectory.of(settings)
+        self._directory = DataDirectory.from_settings(settings)
         for name, store in custom_stores.items():
             self._directory.use_custom_store(name, store)
         self._registry = PartitionRegistry(self._views)
@@ -138,7 +138,7 @@ class Instance:
             tls=self._certificates.peers,
             may_be_in_several=self._registry.may_be_in_several,
         )
-        self._push_fetcher = PushFetcher.of(self._views, settings.views, self._directory)
+        self._push_fetcher = PushFetcher.for_views(self._views, settings.views, self._directory)
         lifecycle, self._ingest_loop = self._new_ingest()
         self._metadata_poller.on_poll = self._ingest_loop.look
         self._membership_reporter = MembershipReporter(

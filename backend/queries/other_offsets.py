@@ -45,7 +45,7 @@ class OtherOffsets:
     def __init__(self, view: View, context: QueryContext) -> None:
         self._view = view
         self._context = context
-        self._store_partitions = context.store_partitions.of_view(view.name)
+        self._store_partitions = context.store_partitions.for_view(view.name)
         # hash of the topic, partition -> position: all records before it were written with known
         # numbers of partitions
         self._certain: dict[tuple[int, int], int] = {}

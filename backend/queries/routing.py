@@ -107,7 +107,7 @@ class KeyRouting:
     def __init__(self, view: View, context: QueryContext) -> None:
         self.view = view
         self._context = context
-        self._store_partitions = context.store_partitions.of_view(view.name)
+        self._store_partitions = context.store_partitions.for_view(view.name)
         self._metadata = context.metadata_poller.latest
         anywhere = view.partitioner == ANY_PARTITION
         self._partition_of = None if anywhere else partition_of(view.partitioner)

@@ -60,7 +60,7 @@ class BrowserRules:
         self._known: dict[bytes, bool] = {}
 
     @classmethod
-    def of(cls, settings: Settings) -> BrowserRules:
+    def from_settings(cls, settings: Settings) -> BrowserRules:
         """The rules of an instance. ConfigurationError."""
         names = {settings.advertised_host.lower(), gethostname().lower()}
         return cls(

@@ -48,7 +48,7 @@ class ConnectionKey:
         with which it was signed; `request_mac`: its HMAC, in hex. The key ends when `secret` has
         other keys."""
         self._secret, self._keys, self._number = secret, keys, 0
-        self._mac = Mac.of(hmac.digest(keys.connection, request_mac, "sha256"))
+        self._mac = Mac.from_key(hmac.digest(keys.connection, request_mac, "sha256"))
 
     def is_next(self, given: bytes | None, body: bytes) -> bool:
         """Whether this is the next batch, with a signature by the key. A wrong signature ends the

@@ -103,7 +103,7 @@ class Mac:
         self.update: Callable[[bytes], None] = inner.update
 
     @classmethod
-    def of(cls, key: bytes) -> Mac:
+    def from_key(cls, key: bytes) -> Mac:
         if len(key) > _BLOCK_SIZE:
             key = hashlib.sha256(key).digest()
         padded = key.ljust(_BLOCK_SIZE, b"\0")
@@ -125,7 +125,7 @@ class Mac:
         return outer.hexdigest().encode()
 
 
-_mac_with = lru_cache(maxsize=16)(Mac.of)
+_mac_with = lru_cache(maxsize=16)(Mac.from_key)
 
 
 def hash_of(body: bytes) -> bytes:

@@ -145,10 +145,12 @@ class DataDirectory:
         return paths
 
     @classmethod
-    def of(cls, settings: Settings) -> DataDirectory:
+    def from_settings(cls, settings: Settings) -> DataDirectory:
         """The folder of an instance."""
         return cls(
-            settings.data_dir, application=settings.application_id, tuning=Tuning.of(settings)
+            settings.data_dir,
+            application=settings.application_id,
+            tuning=Tuning.from_settings(settings),
         )
 
     def use_custom_store(self, view: str, store: type[CustomStore]) -> None:

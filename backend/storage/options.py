@@ -47,7 +47,7 @@ class Tuning:
     bulk_load_files: int = 48  # instead of LEVEL0_FILES, during a bulk load and just after it
 
     @classmethod
-    def of(cls, settings: Settings) -> Tuning:
+    def from_settings(cls, settings: Settings) -> Tuning:
         """The tuning according to the settings. All memtables take up to half of the cache, and one
         a twelfth: 8 MiB by default."""
         cache = settings.block_cache_mb << 20

@@ -104,7 +104,7 @@ class Latencies:
         for labels, series in sorted(self._series.copy().items()):
             yield labels, series.counts.copy(), series.seconds
 
-    def of_clients(self) -> tuple[int, int, list[int]]:
+    def client_totals(self) -> tuple[int, int, list[int]]:
         """Requests of clients since the start: all, those with a status of 500 or more, and their
         durations by bucket."""
         errors, counts = 0, [0] * BUCKETS

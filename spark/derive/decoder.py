@@ -156,14 +156,15 @@ def _if_counted(derivation: Derivation, wrong: Column, names: Columns) -> Column
 def _of_rows(derivation: Derivation, check: _Check, names: Columns) -> Column:
     """Whether the check is true for one of the rows that the record becomes."""
 
-    def of_row(names: Columns) -> Column:
+    def row_is_wrong(names: Columns) -> Column:
         return _if_counted(derivation, check(names), names)
 
     if derivation.each is None:
-        return of_row(names)
-    name, of = derivation.each
+        return row_is_wrong(names)
+    name, array = derivation.each
     return F.coalesce(
-        F.exists(column(of, names), lambda each: of_row({**names, name: each})), F.lit(False)
+        F.exists(column(array, names), lambda element: row_is_wrong({**names, name: element})),
+        F.lit(False),
     )
 
 

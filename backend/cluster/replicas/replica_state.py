@@ -39,7 +39,7 @@ class ReplicaState:
         """The member's position; -1 if it has no data."""
         return self._positions[partition].get(member, -1)
 
-    def of(self, partition: int) -> Mapping[int, int]:
+    def positions(self, partition: int) -> Mapping[int, int]:
         """Member -> position."""
         return self._positions[partition]
 

@@ -52,7 +52,9 @@ class Standbys:
             return self._all_others()
         self._keep((p, i) for i, partitions in self._claimed.items() for p in partitions)
         every = range(len(self._active))
-        self._keep((p, i) for p in every for i in self._replica_state.of(p) if i in self._by_member)
+        self._keep(
+            (p, i) for p in every for i in self._replica_state.positions(p) if i in self._by_member
+        )
         self._fill()
         return tuple(
             tuple(sorted(chosen, key=lambda i: self._how_good(p, i)))

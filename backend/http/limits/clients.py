@@ -52,7 +52,7 @@ class Clients:
             self._claiming = tuple(map(ip_network, LOOPBACK))
 
     @classmethod
-    def of(cls, settings: Settings, cluster: ClusterAccess) -> Clients:
+    def from_settings(cls, settings: Settings, cluster: ClusterAccess) -> Clients:
         """The clients as configured. Raises ConfigurationError."""
         return cls(cluster, parse_networks(settings.trusted_proxies))
 

@@ -151,7 +151,7 @@ def pushes(context: InstanceContext) -> Iterator[Metric]:
     documents = [] if context.pushes is None else context.pushes.documents(context.views)
     for document in documents:
         view, push = document["view"], document["push"]
-        held = list(context.store_partitions.of_view(view).values())
+        held = list(context.store_partitions.for_view(view).values())
         behind = 0 if push is None else sum(p.metadata.push != push for p in held)
         errors = [document["error"], *(transfer["error"] for transfer in document["transfers"])]
         pending.add_metric([view], behind)

@@ -99,7 +99,9 @@ class BatchedKeys:
             try:
                 if responses is not last:
                     last = None  # until nothing has failed
-                    readable = None if readers is ANYONE else readers.of(responses.view.base)
+                    readable = (
+                        None if readers is ANYONE else readers.tokens_that_read(responses.view.base)
+                    )
                     partitions, is_undoubted = responses.reads.partition_count()
                     last = responses
                 numbers = None  # of the keys that may be read; None: all

@@ -65,7 +65,7 @@ def counted(context: InstanceContext) -> Counted:
     actives = [p for p in context.store_partitions.all() if p.role == ACTIVE]
     lags = [p.progress.lag(now, trusted_for) for p in actives]
     known = [lag for lag in lags if lag is not None]
-    requests, errors, buckets = context.telemetry.latencies.of_clients()
+    requests, errors, buckets = context.telemetry.latencies.client_totals()
     return Counted(
         sum(known) if len(known) == len(lags) else None,
         {(p.view.name, p.partition): p.applied_records for p in actives},

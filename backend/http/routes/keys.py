@@ -108,10 +108,12 @@ class KeyRoutes:
         self._streams.end_where(condition)
 
     async def point(self, request: Request) -> Answer:
-        responses = self._responses[request.of.name]
+        responses = self._responses[request.routed_view.name]
         encoded, options = False, PLAIN
         if request.query:
-            encoded, options = point_parameters(request.query, request.of.kind.has_versions)
+            encoded, options = point_parameters(
+                request.query, request.routed_view.kind.has_versions
+            )
         key = _key_of(responses.reads, request.key, encoded)
         query = self._point(responses, key, options, request.headers)
         try:
@@ -150,14 +152,18 @@ class KeyRoutes:
 
     def _of_other_key(self, request: Request, key: bytes, below: bytes = b"") -> ForwardableRequest:
         """The same request for another key, whose text is its record bytes."""
-        path = b"/views/%b/keys/%b%b" % (request.of.base.encode(), quote(key).encode(), below)
-        headers = pinned_headers(request.headers, request.of, self._context.group.versions)
+        path = b"/views/%b/keys/%b%b" % (
+            request.routed_view.base.encode(),
+            quote(key).encode(),
+            below,
+        )
+        headers = pinned_headers(request.headers, request.routed_view, self._context.group.versions)
         return ForwardableRequest(request.method, path, request.query, headers)
 
     async def search(self, request: Request) -> Answer:
         """A point read whose key is in the body."""
         await next_turn()  # it costs more than a read whose key is in the path
-        view = request.of
+        view = request.routed_view
         responses = self._responses[view.name]
         reads = responses.reads
         is_raw = media_type(request.headers) in _RECORD_BYTES
@@ -182,7 +188,7 @@ class KeyRoutes:
         return await self._forwarding.answer(query, self._get(view, key, b"", headers))
 
     async def history(self, request: Request) -> Answer:
-        history = self._histories.get(request.of.name)
+        history = self._histories.get(request.routed_view.name)
         if history is None or request.more["rest"] != history.resource:
             return await self.unknown(request)
         encoded, options, span = span_parameters(request.query)
@@ -218,7 +224,7 @@ class KeyRoutes:
 
     async def unknown(self, request: Request) -> Answer:
         """Refuses any other path below a key."""
-        history = self._histories.get(request.of.name)
+        history = self._histories.get(request.routed_view.name)
         raise NotFound(
             "no-such-resource",
             f"Unknown sub-resource of a key: {request.more['rest']!r}."
@@ -319,7 +325,7 @@ class KeyRoutes:
         return other if answer.status == 404 else key
 
     def _forwardable(self, request: Request) -> ForwardableRequest:
-        headers = pinned_headers(request.headers, request.of, self._context.group.versions)
+        headers = pinned_headers(request.headers, request.routed_view, self._context.group.versions)
         return ForwardableRequest(request.method, request.raw_path, request.query, headers)
 
     def _get(
@@ -333,7 +339,7 @@ class KeyRoutes:
 
     async def changes(self, request: Request) -> None:
         """Streams the changes from this or another instance; Problem if nothing was sent."""
-        responses = self._responses[request.of.name]
+        responses = self._responses[request.routed_view.name]
         reads = responses.reads
         with self._streams.place():
             encoded, timestamps = changes_parameters(request.query)
@@ -342,7 +348,7 @@ class KeyRoutes:
             last_push = request.header(VIEW_PUSH)
             forwardable = self._forwardable(request)
             if not encoded and not forwardable.is_forwarded:
-                of_record = await self.meant(request.of, key)
+                of_record = await self.meant(request.routed_view, key)
                 if of_record != key:
                     key = of_record
                     forwardable = self._of_other_key(request, key, b"/changes")

@@ -26,7 +26,7 @@ class PipelineRoutes:
 
     async def command(self, request: Request) -> Answer:
         """Sends a command. Conflict if no job of the view would carry it out."""
-        view: View = request.of
+        view: View = request.routed_view
         action: str = members(request, _ALLOWED, ("action",))["action"]
         request.details["action"] = action
         pipeline = self._pipelines.get(view.name)

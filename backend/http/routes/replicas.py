@@ -44,7 +44,7 @@ class ReplicaRoute:
 
     async def replicas(self, request: Request) -> Answer:
         """Answers with what each replica has, also replicas that are catching up or lag."""
-        view = request.of
+        view = request.routed_view
         responses = self._responses[view.name]
         parameters = parse_parameters(request.query, ("key", "encoding"))
         text = parameters.raw("key")

@@ -36,7 +36,7 @@ class VersionRoutes:
 
     async def versions(self, request: Request) -> Answer:
         parse_parameters(request.query, PARAMETERS["versions"])
-        base = request.of.base
+        base = request.routed_view.base
         statuses = await self._threads.run(statuses_of, self._context, self._peers)
         return json_answer(versions_status(self._context, base, statuses))
 
@@ -66,7 +66,7 @@ class VersionRoutes:
         """Makes the previous version current again. Conflict if no instance could answer from it,
         or its job does not run any more."""
         asked = _members(request, (), ("force",))
-        base = request.of.base
+        base = request.routed_view.base
         state = self._state(base)
         previous = None if state.previous is None else self._version(base, state.previous)
         if previous is None:
@@ -132,7 +132,7 @@ class VersionRoutes:
 
     def _asked(self, request: Request, asked: dict[str, Any]) -> tuple[VersionState, View]:
         """The state of the view, and the version that the body names."""
-        base, version = request.of.base, asked["version"]
+        base, version = request.routed_view.base, asked["version"]
         request.details["version"] = version
         state, view = self._state(base), self._version(base, version)
         if view is None:

@@ -61,10 +61,10 @@ class ViewRoutes:
 
     async def _page(self, request: Request, resource: str) -> Answer | None:
         if request.method != "HEAD" and wants_lines(request.headers):
-            with self._measured(request.of, "stream"), self._lines:
+            with self._measured(request.routed_view, "stream"), self._lines:
                 await self._stream(request, resource)
             return None
-        with self._measured(request.of, "page"):
+        with self._measured(request.routed_view, "page"):
             view, page = self._parse(request, resource)
             result = await read_page(self._scatter_gather, view, page)
         next_ = b"null" if result.next is None else b'"%b"' % result.next.encode()
@@ -103,7 +103,7 @@ class ViewRoutes:
         async with aclosing(steps):
             async for items, last in steps:
                 if not request.was_started:
-                    headers = self._headers(request.of, freshness, NDJSON)
+                    headers = self._headers(request.routed_view, freshness, NDJSON)
                     start = {"type": "http.response.start", "status": 200, "headers": headers}
                     await request.send(start)
                 elif not request.is_admitted():
@@ -121,7 +121,7 @@ class ViewRoutes:
             scans.add_kind(query.name)
 
         async def handle(request: Request) -> Answer:
-            view = request.of
+            view = request.routed_view
             with self._measured(view, query.name):
                 parameters = parse_parameters(request.query, query.parameters)
                 result = await query.answer(self._scatter_gather, view, parameters)
@@ -130,7 +130,7 @@ class ViewRoutes:
         return handle
 
     async def batch(self, request: Request) -> Answer:
-        view = request.of
+        view = request.routed_view
         refuse_store(view, KEYS)
         require_json(request.headers)
         options = batch_parameters(request.query)

@@ -105,7 +105,7 @@ class PushFetcher:
         self._thread = threading.Thread(target=self._run, name="push-fetcher", daemon=True)
 
     @staticmethod
-    def of(
+    def for_views(
         views: Iterable[View],
         views_file: Path,
         directory: PushDirectory,

@@ -144,12 +144,12 @@ class AnyPartitionReads:
         versioned view, the times at which `read` needs the valid versions.
         """
 
-        async def of_key(partitions: Sequence[int] | None) -> list[tuple[bytes, bytes]]:
+        async def read_entries(partitions: Sequence[int] | None) -> list[tuple[bytes, bytes]]:
             return await entries_of_key(
                 self._scatter_gather, view, key, query, freshness, partitions
             )
 
-        entries = await self._moved_keys.read(view, key, freshness, of_key)
+        entries = await self._moved_keys.read(view, key, freshness, read_entries)
         clock = freshness.stream_time if view.kind.has_versions else None
         return read(cast(Store, MergedEntries(entries, clock)))
 

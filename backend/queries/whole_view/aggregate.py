@@ -60,7 +60,7 @@ class _Groups:
         self.is_complete = True
         self._bytes = 0
 
-    def of(self, name: bytes) -> Numbers | None:
+    def numbers(self, name: bytes) -> Numbers | None:
         """The numbers of a group; None if there are too many groups."""
         numbers = self.by_name.get(name)
         if numbers is None:
@@ -88,8 +88,8 @@ class _Aggregator:
             return
         documents = self._documents.parse([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
         nothing = [None] * len(documents)
-        groups = nothing if self._group is None else self._group.of(documents)
-        numbers = nothing if self._number is None else self._number.of(documents)
+        groups = nothing if self._group is None else self._group.values(documents)
+        numbers = nothing if self._number is None else self._number.values(documents)
         for group, number in zip(groups, numbers, strict=True):
             total = (self._of_text.get(group) if type(group) is str else None) or self._of(group)
             if total is None:
@@ -99,7 +99,7 @@ class _Aggregator:
                 total.add(number)
 
     def _of(self, group: object) -> Numbers | None:
-        numbers = self._groups.of(name_of(group))
+        numbers = self._groups.numbers(name_of(group))
         if numbers is not None and type(group) is str:
             self._of_text[group] = numbers
         return numbers
@@ -129,7 +129,7 @@ class _AggregateMerger:
     async def add(self, response: ScanResponse) -> None:
         async for piece in in_steps(response.rows):
             for name, _, item in piece:
-                numbers = self._groups.of(name)
+                numbers = self._groups.numbers(name)
                 if numbers is not None:
                     numbers.merge(Numbers.from_wire(item))
         if not (response.complete and self._groups.is_complete):

@@ -61,7 +61,7 @@ class ValueField:
         check_path(path, parameter)  # each name of the path costs a look-up per entry
         self._path = path.split(".")
 
-    def of(self, documents: list[object]) -> list[object]:
+    def values(self, documents: list[object]) -> list[object]:
         """The field of each document; None if it is missing."""
         values = documents
         for name in self._path:
@@ -93,7 +93,7 @@ class NumberField:
         self._quotes_numbers = view.value_codec.quotes_numbers
         self._quotes_infinities = path is None or view.value_codec.quotes_infinities
 
-    def of(self, documents: list[object]) -> list[Number | None]:
+    def values(self, documents: list[object]) -> list[Number | None]:
         """The number of each document; None if it has none. NaN is no number."""
         # this runs for every entry of a view: nothing but look-ups and comparisons of types
         values = values_given = self._values(documents)
@@ -115,7 +115,7 @@ class NumberField:
         return _is_text(self._values([document])[0])
 
     def _values(self, documents: list[object]) -> list[object]:
-        return documents if self._field is None else self._field.of(documents)
+        return documents if self._field is None else self._field.values(documents)
 
     def refusal(self, parameter: str, text: str) -> BadRequest:
         """The refusal if the field has texts, but no number."""

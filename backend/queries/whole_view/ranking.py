@@ -41,16 +41,16 @@ class Ranking:
         """Whether record bytes have a text instead of the number."""
         return self._numbers.has_text(self._documents.parse([value])[0])
 
-    def of_values(self, values: Iterable[bytes]) -> list[Number | None]:
+    def rank_values(self, values: Iterable[bytes]) -> list[Number | None]:
         """The ranks of record bytes; None if there is no number."""
         return self._ranks(self._documents.parse(values))
 
-    def of_items(self, items: Iterable[bytes]) -> list[Number | None]:
+    def rank_items(self, items: Iterable[bytes]) -> list[Number | None]:
         """The ranks of JSON items."""
         return self._ranks(list(map(_value_of, items)))
 
     def _ranks(self, documents: list[object]) -> list[Number | None]:
-        numbers = self._numbers.of(documents)
+        numbers = self._numbers.values(documents)
         if self._descending:
             return [None if number is None else negated(number) for number in numbers]
         return numbers

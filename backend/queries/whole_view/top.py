@@ -53,7 +53,7 @@ class _TopReducer:
         self._best = Best(arguments.limit, MAX_RANKED_BYTES)
 
     def add(self, pairs: list[Pair]) -> None:
-        ranks = self._ranking.of_values([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
+        ranks = self._ranking.rank_values([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
         if self._text is None and self._ranking.text is not None:
             self._text = next(filter(self._has_text, pairs), None)
         worst = self._best.worst
@@ -94,7 +94,7 @@ class _TopMerger:
     async def add(self, response: ScanResponse) -> None:
         ranked: list[Ranked] = []
         for rows in slices(response.rows):
-            ranks = self.ranking.of_items([item for _, _, item in rows])
+            ranks = self.ranking.rank_items([item for _, _, item in rows])
             ranked += [
                 (rank, key, item)
                 for rank, (key, _, item) in zip(ranks, rows, strict=True)

@@ -36,7 +36,7 @@ class Node:
         self.store_partitions = PartitionRegistry((view,))
         self.metadata_poller = LogMetadata(cluster.logs, view)
         self.fetcher = LogFetcher(cluster.logs, view)
-        self.pushes = PushFetcher.of((view,), Path(), self.folder, interval=1)
+        self.pushes = PushFetcher.for_views((view,), Path(), self.folder, interval=1)
         self.ingest = ingest_of(
             [view],
             self.folder,

@@ -8,8 +8,8 @@ from bench.report import Spread, paired_ratio
 
 
 def test_spread_has_the_median_the_least_and_the_greatest() -> None:
-    assert Spread.of([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
-    assert Spread.of([4.0, 1.0]) == Spread(2.5, 1.0, 4.0)
+    assert Spread.from_values([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
+    assert Spread.from_values([4.0, 1.0]) == Spread(2.5, 1.0, 4.0)
 
 
 def test_ratios_compare_the_same_round() -> None:
@@ -24,6 +24,6 @@ def test_a_reference_may_have_failed_after_some_rounds_or_be_one_round_ahead() -
 
 def test_missing_measurements_are_errors() -> None:
     with pytest.raises(ValueError, match="no measurement"):
-        Spread.of([])
+        Spread.from_values([])
     with pytest.raises(ValueError, match="no measurement"):
         paired_ratio([1.0], [0.0])

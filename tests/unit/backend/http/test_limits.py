@@ -214,13 +214,13 @@ def test_merging_a_ranking_yields_to_other_requests(
     value = b'{"n":1,"text":"%b"}' % (b"x" * 100_000)
     orders.put_all({b"%d" % number: value for number in range(30)})
     sizes: list[int] = []
-    of_items = Ranking.of_items
+    rank_items = Ranking.rank_items
 
     def noted(ranking: Ranking, items: list[bytes]) -> Any:
         sizes.append(sum(map(len, items)))
-        return of_items(ranking, items)
+        return rank_items(ranking, items)
 
-    monkeypatch.setattr(Ranking, "of_items", noted)
+    monkeypatch.setattr(Ranking, "rank_items", noted)
     assert len(orders.ask("top?by=n&limit=30").json["items"]) == 30
     assert sum(sizes) > 3_000_000
     assert max(sizes) < 400_000

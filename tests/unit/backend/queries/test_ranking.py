@@ -90,10 +90,10 @@ def test_what_is_no_number() -> None:
     values = [b"1", b"1.5", b"true", b"null", b'"Infinity"', b"[]", b"{}", b"18446744073709551615"]
     documents = [b'{"a":%b}' % value for value in values]
     expected = [1, 1.5, None, None, None, None, None, 2**64 - 1]
-    assert Ranking(ORDERS, "a", descending=False).of_values(documents) == expected
+    assert Ranking(ORDERS, "a", descending=False).rank_values(documents) == expected
     items = [b'{"key":"k","value":%b}' % document for document in documents]
     negative = [None if rank is None else -rank for rank in expected]
-    assert Ranking(ORDERS, "a", descending=True).of_items(items) == negative
+    assert Ranking(ORDERS, "a", descending=True).rank_items(items) == negative
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_scans_are_counted(tmp_path: Path) -> None:
 def test_values_nested_as_deep_as_may_be() -> None:
     deep = b'{"a":2,"b":%b}' % (b"[" * 1023 + b"]" * 1023)
     documents = [b'{"a":1}', deep, b' {"a": 3}\n']
-    assert Ranking(ORDERS, "a", descending=False).of_values(documents) == [1, 2, 3]
+    assert Ranking(ORDERS, "a", descending=False).rank_values(documents) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -157,16 +157,16 @@ def test_items_nested_as_deep_as_may_be(key: bytes) -> None:
     """An item is one level deeper than its key and its value."""
     deep = b'{"a":2,"value":%b}' % (b"[" * 1023 + b"]" * 1023)
     items = [b'{"key":%b,"value":%b}' % (key, value) for value in (b'{"a":1}', deep)]
-    assert Ranking(ORDERS, "a", descending=False).of_items(items) == [1, 2]
+    assert Ranking(ORDERS, "a", descending=False).rank_items(items) == [1, 2]
 
 
 def test_malformed_items() -> None:
     deep = b"[" * 1024 + b"]" * 1024
     for item in (b"{", b"[%b]" % deep, b'{"key":%b}' % deep):
         with pytest.raises(ValueError, match="an item has no value"):
-            Ranking(ORDERS, "a", descending=False).of_items([item])
+            Ranking(ORDERS, "a", descending=False).rank_items([item])
     with pytest.raises(ValueError, match="depth limit"):
-        Ranking(ORDERS, "a", descending=False).of_items([b'{"key":1,"value":[%b]}' % deep])
+        Ranking(ORDERS, "a", descending=False).rank_items([b'{"key":1,"value":[%b]}' % deep])
 
 
 @pytest.mark.parametrize("instance", ["b1", "b2"])

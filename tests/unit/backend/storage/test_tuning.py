@@ -14,22 +14,24 @@ from backend.storage.rocksdb_store import open_db
 
 
 def test_the_defaults_of_the_settings_are_those_of_the_tuning() -> None:
-    assert Tuning.of(Settings()) == Tuning()
+    assert Tuning.from_settings(Settings()) == Tuning()
 
 
 def test_memtables_take_up_to_half_of_the_cache() -> None:
-    tuning = Tuning.of(Settings(block_cache_mb=64))
+    tuning = Tuning.from_settings(Settings(block_cache_mb=64))
     assert (tuning.cache, tuning.write_buffers) == (64 << 20, 32 << 20)
 
 
 @pytest.mark.parametrize(("cache_mb", "memtable"), [(16, 16 / 12), (192, 16), (1024, 32)])
 def test_a_memtable_has_a_share_of_the_cache(cache_mb: int, memtable: float) -> None:
-    assert Tuning.of(Settings(block_cache_mb=cache_mb)).write_buffer == int(memtable * (1 << 20))
+    assert Tuning.from_settings(Settings(block_cache_mb=cache_mb)).write_buffer == int(
+        memtable * (1 << 20)
+    )
 
 
 def test_an_instance_opens_its_stores_with_its_settings(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, block_cache_mb=24)
-    directory = DataDirectory.of(settings)
+    directory = DataDirectory.from_settings(settings)
     store, _ = directory.open("orders", 0)
     try:
         text = next((tmp_path / "orders" / "0").glob("OPTIONS-*")).read_text()

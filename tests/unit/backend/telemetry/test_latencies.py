@@ -74,9 +74,9 @@ def test_requests_of_instances_and_health_checks_are_not_those_of_clients(route:
     count(latencies, Labels(route, "", "", 503), 0.001)
     clock.now += 1
     assert latencies.recent() == (0.0, None)
-    assert latencies.of_clients()[:2] == (0, 0)
+    assert latencies.client_totals()[:2] == (0, 0)
     count(latencies, Labels("key", "orders", "active", 503), 0.001)
-    assert latencies.of_clients()[:2] == (1, 1)
+    assert latencies.client_totals()[:2] == (1, 1)
 
 
 def test_reads_of_one_turn_have_the_duration_of_the_whole_turn() -> None:

@@ -50,7 +50,7 @@ def request_of(
 
 
 def clients_of(cluster: ClusterAccess, **settings: Any) -> Clients:
-    return Clients.of(Settings(**settings), cluster)
+    return Clients.from_settings(Settings(**settings), cluster)
 
 
 def client_of(clients: Clients, request: Request) -> str:

@@ -109,7 +109,7 @@ def test_a_new_deployment_keeps_tombstones_until_it_has_read_the_topic(tmp_path:
 def test_a_delete_while_another_partition_is_read_for_the_first_time(tmp_path: Path) -> None:
     with new_deployment(tmp_path, 1) as (made, key):
         made.turn("b1", 1)
-        assert made.nodes["b1"].store_partitions.of_view("orders")[3].progress.answerable
+        assert made.nodes["b1"].store_partitions.for_view("orders")[3].progress.answerable
         made.write(Record(0, key, (), None, 20), 3)
         made.turn("b1", 1)
         assert not made.mispartitioned
