@@ -157,32 +157,36 @@ class ViewVersions:
 
     def __post_init__(self) -> None:
         states = self.states or {}
-        put = object.__setattr__  # the dataclass is frozen
+        set_field = object.__setattr__  # the dataclass is frozen
         dropped = {stored_name(b, v) for b, state in states.items() for v in state.dropped}
-        put(self, "dropped", frozenset(dropped))
+        set_field(self, "dropped", frozenset(dropped))
         by_base: dict[str, dict[int, View]] = {view.base: {} for view in self.views}
         for view in sorted(self.views, key=lambda view: view.version):
             if view.name not in dropped:
                 by_base[view.base][view.version] = view
-        put(self, "by_base", by_base)
+        set_field(self, "by_base", by_base)
         names_by_base = self._by_version()
         versioned = (b for b, names in names_by_base.items() if set(names) != {1} or b in states)
-        put(self, "with_versions", frozenset(versioned))
+        set_field(self, "with_versions", frozenset(versioned))
         current = {
             base: stored
             for base, names in names_by_base.items()
             if (stored := self._current(base, names)) is not None
         }
-        put(self, "current", current)
-        put(self, "undecided", frozenset(names_by_base.keys() - current.keys()))
+        set_field(self, "current", current)
+        set_field(self, "undecided", frozenset(names_by_base.keys() - current.keys()))
         means = dict(current)
         for base, names in names_by_base.items():
             means |= {
                 public_name(base, v): stored for v, stored in names.items() if stored not in dropped
             }
         here = {view.name: view for view in self.views if self.is_here(view)}
-        put(self, "named", {name: here[stored] for name, stored in means.items() if stored in here})
-        put(self, "elsewhere", {n: stored for n, stored in means.items() if stored not in here})
+        set_field(
+            self, "named", {name: here[stored] for name, stored in means.items() if stored in here}
+        )
+        set_field(
+            self, "elsewhere", {n: stored for n, stored in means.items() if stored not in here}
+        )
         self._put_paths()
 
     def _by_version(self) -> dict[str, dict[int, str]]:
@@ -213,18 +217,18 @@ class ViewVersions:
         return None if stored in self.dropped else stored
 
     def _put_paths(self) -> None:
-        put = object.__setattr__
+        set_field = object.__setattr__
         own = {view.name: view.path for view in self.views if view.path is not None}
         declared = own if self.group is None else self.group.paths
         claims = self._claims(declared)
         # one file has no path twice
         leads_to = dict(claims) if self.group is None else leading(claims, self.group.decided)
-        put(self, "leads_to", leads_to)
+        set_field(self, "leads_to", leads_to)
         paths = {base: path for path, base in reversed(leads_to.items())}
         for base, stored in self.current.items():
             if leads_to.get(path := declared.get(stored, "")) == base:
                 paths[base] = path
-        put(self, "paths", paths)
+        set_field(self, "paths", paths)
         undecided = {path for path, _ in claims if path not in leads_to}
         # and the paths in this instance's own file that the group does not use yet
         undecided |= {
@@ -232,7 +236,7 @@ class ViewVersions:
             for name, path in own.items()
             if name not in self.dropped and not any(overlap(path, other) for other in leads_to)
         }
-        put(self, "undecided_paths", frozenset(undecided))
+        set_field(self, "undecided_paths", frozenset(undecided))
 
     def _claims(self, declared: Mapping[str, str]) -> list[Claim]:
         """The claims for the paths of views. A dropped version claims its path only on behalf of

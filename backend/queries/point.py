@@ -207,13 +207,13 @@ class ViewReads(KeyTexts, KeyRouting):
             raise self.store_problem(store_partition, e) from None
 
     def resolve_in(
-        self, partition: int, keys: list[bytes], is_undoubted: bool, now: float, most: int
+        self, partition: int, keys: list[bytes], is_certain: bool, now: float, most: int
     ) -> tuple[State, list[Entry | None], list[int] | None]:
         """`resolve_one` for several keys of this partition at `now` (`boot_time`); `keys` are
         record keys, each after 0x01. Returns the entries and the indexes of their keys (None: all
         keys), without keys that other partitions may have, too. NotOwner, Problem. Call this only
         if `partition_count` returns the number from which the partition was computed;
-        `is_undoubted` is the second part of its result. `most`: the most bytes of the entries of
+        `is_certain` is the second part of its result. `most`: the most bytes of the entries of
         many keys; other entries are NOT_READ.
 
         When a request arrives, neither code nor data are in the processor's caches, so each call of
@@ -221,7 +221,7 @@ class ViewReads(KeyTexts, KeyRouting):
         rule of `holder_of` for PLAIN.
         """
         numbers: list[int] | None = None
-        if is_undoubted:
+        if is_certain:
             if max(map(len, keys)) > self._max_stored_key_bytes:
                 raise KeyTooLong("key-too-long", "A key is too long.")
             store_partition = self._store_partitions.get(partition)

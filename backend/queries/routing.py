@@ -273,8 +273,8 @@ class KeyRouting:
 
     def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
         """The partition of each key; None if they have to be resolved one by one. Unavailable."""
-        count, is_undoubted = self.partition_count()
-        if not is_undoubted or (self._has_stray_keys and b"" in keys):
+        count, is_certain = self.partition_count()
+        if not is_certain or (self._has_stray_keys and b"" in keys):
             return None
         return self._partitions(keys, count)
 

@@ -6,6 +6,7 @@ import queue
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -19,7 +20,11 @@ from spark.supervision.commands import PipelineCommands
 from spark.supervision.control import ViewControl
 from spark.supervision.events import (
     CommandReceived,
+    Event,
+    Events,
     ProgressNotWritten,
+    QueryBegan,
+    QueryCaughtUp,
     QueryEnded,
     RowsDropped,
     StopRequested,
@@ -92,17 +97,17 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
             _carry_out_earlier(commands, control)
         with heartbeats:
             try:
-                _watch(
+                job = _Job(
                     admin,
                     settings,
-                    scheduler,
-                    stop,
                     topics,
+                    scheduler,
                     moved_keys,
                     progress,
                     tombstones,
                     control,
                 )
+                job.watch(stop.events)
             finally:
                 heartbeats.ending(sys.exception())
                 with suppress(Py4JError, PySparkException, OSError):
@@ -113,78 +118,107 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
                     session.streams.removeListener(progress)
 
 
-def _watch(
-    admin: KafkaAdmin,
-    settings: Settings,
-    scheduler: QueryScheduler,
-    stop: StopSignal,
-    topics: dict[str, Topic],
-    moved_keys: MovedKeys,
-    progress: ProgressListener,
-    tombstones: TombstoneGuard,
-    control: ViewControl,
-) -> None:
-    """Returns when all queries have ended or a signal arrives.
+@dataclass
+class _Job:
+    """The job while its queries run. A query that fails is started again; the others continue."""
 
-    A query that fails is started again; the others continue. With ``once``, or if the job refuses
-    the query, it is not started again: the first failure is raised when the others are done.
-    """
-    next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL_S
+    admin: KafkaAdmin
+    settings: Settings
+    topics: dict[str, Topic]
+    scheduler: QueryScheduler
+    moved_keys: MovedKeys
+    progress: ProgressListener
+    tombstones: TombstoneGuard
+    control: ViewControl
     first_failure: JobError | None = None
-    _start_due(scheduler, progress, control)
-    while scheduler.is_active:
-        try:
-            event = stop.events.get(timeout=min(_MAX_WAIT_S, scheduler.seconds_to_restart()))
-        except queue.Empty:
-            if time.monotonic() >= next_check:
-                check_unchanged(admin, settings, topics, moved_keys, progress.statuses())
-                tombstones.keep()
-                for view, why in scheduler.stop_changed():
-                    progress.failed(view, why, is_final=True)
-                    first_failure = first_failure or JobError(why)
-                    log(f"error: {why}")
-                next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL_S
-        else:
-            if isinstance(event, StopRequested):
-                return
-            if isinstance(event, ProgressNotWritten):
-                raise JobError(f"cannot write {settings.progress}: {event.reason}.")
-            if isinstance(event, RowsDropped):
-                log(rows_dropped(event.view, event.rows))
-                continue
-            if isinstance(event, CommandReceived):
-                control.carry_out(*event)
-                continue
-            scheduler.on_event(event)
+
+    def watch(self, events: Events) -> None:
+        """Returns when all queries have ended or a signal arrives.
+
+        With ``once``, or if the job refuses a query, it is not started again: the first failure is
+        raised when the others are done.
+        """
+        next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL_S
+        self._start_due()
+        while self.scheduler.is_active:
+            timeout_s = min(_MAX_WAIT_S, self.scheduler.seconds_to_restart())
+            try:
+                event = events.get(timeout=timeout_s)
+            except queue.Empty:
+                if time.monotonic() >= next_check:
+                    self._check_topics()
+                    next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL_S
+            else:
+                if isinstance(event, StopRequested):
+                    return
+                self._handle(event)
+                if isinstance(event, RowsDropped | CommandReceived):
+                    continue
+            for query in self.scheduler.restart_due():
+                self.progress.restarted(query)
+            self.control.finish_rebuilds(self.progress.statuses())
+            if not self.settings.once:
+                self.control.put_in_order(self.progress.statuses())
+            self._start_due()
+        if self.settings.once:
+            for failure in self.moved_keys.finish(self.progress.statuses()):
+                self._note(failure)
+        if self.first_failure is not None:
+            raise self.first_failure
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, ProgressNotWritten):
+            raise JobError(f"cannot write {self.settings.progress}: {event.reason}.")
+        if isinstance(event, RowsDropped):
+            log(rows_dropped(event.view, event.rows))
+        elif isinstance(event, CommandReceived):
+            self.control.carry_out(*event)
+        elif isinstance(event, QueryBegan | QueryCaughtUp | QueryEnded):
+            self.scheduler.on_event(event)
             if (
                 isinstance(event, QueryEnded)
                 and event.error is not None
-                and not scheduler.is_stopped(view_of(event.query))
+                and not self.scheduler.is_stopped(view_of(event.query))
             ):
-                failure = _failure(event, settings)
-                progress.failed(event.query, str(failure), is_final=event.refused)
-                if event.refused or settings.once:
-                    first_failure = first_failure or failure
-                    if not settings.once:
-                        log(f"error: {failure}")
-                elif scheduler.spark_has_stopped:
-                    raise JobError(f"Spark has stopped: {failure} Start again.")
-                else:
-                    # A restart does not help if the topic was recreated.
-                    check_unchanged(admin, settings, topics, moved_keys, progress.statuses())
-                    delay = scheduler.schedule_restart(event.query)
-                    log(f"error: {failure} It starts again in {delay:g} s.")
-        for query in scheduler.restart_due():
-            progress.restarted(query)
-        control.finish_rebuilds(progress.statuses())
-        if not settings.once:
-            control.put_in_order(progress.statuses())
-        _start_due(scheduler, progress, control)
-    if settings.once:
-        for failure in moved_keys.finish(progress.statuses()):
-            first_failure = first_failure or failure
-    if first_failure is not None:
-        raise first_failure
+                self._query_failed(event)
+
+    def _query_failed(self, event: QueryEnded) -> None:
+        failure = _failure(event, self.settings)
+        self.progress.failed(event.query, str(failure), is_final=event.refused)
+        if event.refused or self.settings.once:
+            self._note(failure)
+            if not self.settings.once:
+                log(f"error: {failure}")
+        elif self.scheduler.spark_has_stopped:
+            raise JobError(f"Spark has stopped: {failure} Start again.")
+        else:
+            # A restart does not help if the topic was recreated.
+            self._check_unchanged()
+            delay_s = self.scheduler.schedule_restart(event.query)
+            log(f"error: {failure} It starts again in {delay_s:g} s.")
+
+    def _check_topics(self) -> None:
+        self._check_unchanged()
+        self.tombstones.keep()
+        for view, why in self.scheduler.stop_changed():
+            self.progress.failed(view, why, is_final=True)
+            self._note(JobError(why))
+            log(f"error: {why}")
+
+    def _check_unchanged(self) -> None:
+        statuses = self.progress.statuses()
+        check_unchanged(self.admin, self.settings, self.topics, self.moved_keys, statuses)
+
+    def _note(self, failure: JobError) -> None:
+        self.first_failure = self.first_failure or failure
+
+    def _start_due(self) -> None:
+        for view in self.scheduler.start_stopped():
+            self.progress.started_again(view)
+            self.control.started(view)
+            log(f"starting {view} again")
+        for view in self.scheduler.start_due():
+            log(f"running {view}")
 
 
 def _carry_out_earlier(commands: PipelineCommands, control: ViewControl) -> None:
@@ -200,15 +234,6 @@ def _carry_out_earlier(commands: PipelineCommands, control: ViewControl) -> None
             f"cannot read the commands for the views: {error}. Check that the brokers run, and "
             "that the job may read its consumer groups."
         ) from error
-
-
-def _start_due(scheduler: QueryScheduler, progress: ProgressListener, control: ViewControl) -> None:
-    for view in scheduler.start_stopped():
-        progress.started_again(view)
-        control.started(view)
-        log(f"starting {view} again")
-    for view in scheduler.start_due():
-        log(f"running {view}")
 
 
 def _failure(event: QueryEnded, settings: Settings) -> JobError:

@@ -87,7 +87,7 @@ class BatchedKeys:
         hits: dict[tuple[KeyResponses, str], int] = {}  # by view and role
         # most requests have groups of one view
         last: KeyResponses | None = None
-        partitions, is_undoubted = 0, False
+        partitions, is_certain = 0, False
         readable: frozenset[int] | None = None
         for group in groups:
             words, keys, tokens = group
@@ -102,7 +102,7 @@ class BatchedKeys:
                     readable = (
                         None if readers is ANYONE else readers.tokens_that_read(responses.view.base)
                     )
-                    partitions, is_undoubted = responses.reads.partition_count()
+                    partitions, is_certain = responses.reads.partition_count()
                     last = responses
                 numbers = None  # of the keys that may be read; None: all
                 if readable is not None and not readable.issuperset(tokens):
@@ -111,7 +111,7 @@ class BatchedKeys:
                 if counted != partitions or not keys:
                     frame.add(all_alone(len(group.texts)))
                     continue
-                resolved = responses.reads.resolve_in(number, keys, is_undoubted, now, budget.left)
+                resolved = responses.reads.resolve_in(number, keys, is_certain, now, budget.left)
                 state, entries, kept = resolved
                 if (
                     numbers is not None
