@@ -81,6 +81,7 @@ def test_no_answer_has_the_formats_of_the_other_deployment(
                 except Exception as e:
                     failures.append(e)
                     return
+                is_over.wait(0.002)
 
     threads = [threading.Thread(target=read, args=(n == 2,)) for n in range(3)]
     for each in threads:

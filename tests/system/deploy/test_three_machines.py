@@ -138,6 +138,7 @@ class Site:
                     last = self.values[key]
                     if status != 503 and document.get("value") not in range(before, last + 1, 1000):
                         wrong.append((address, key, status, document))
+                    stop.wait(0.005)
 
         def count() -> Mapping[int, int]:
             found = dict(statuses)

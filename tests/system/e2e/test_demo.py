@@ -89,13 +89,12 @@ def test_the_views_of_the_access_log_are_what_it_says(demo: Demo) -> None:
 def test_every_backend_gives_every_key_the_same_bytes(demo: Demo, aircraft: list[str]) -> None:
     through_proxy = ask_all(f"{demo.url}/messages", aircraft)
     assert {answer.status for answer in through_proxy.values()} == {200}
+    some = aircraft[::5]
+    expected = _contents({key: through_proxy[key] for key in some})
     for port in demo.backend_ports:
-        directly = ask_all(f"http://{LOOPBACK}:{port}/messages", aircraft)
-        assert _contents(directly) == _contents(through_proxy)
-        canonical = f"http://{LOOPBACK}:{port}/views/latest-departure/keys"
-        assert _contents(ask_all(canonical, aircraft[:50])) == _contents(
-            {key: through_proxy[key] for key in aircraft[:50]}
-        )
+        for path in ("messages", "views/latest-departure/keys"):
+            directly = ask_all(f"http://{LOOPBACK}:{port}/{path}", some)
+            assert _contents(directly) == expected
 
 
 def test_the_proxy_asks_the_owner_of_every_key(demo: Demo, aircraft: list[str]) -> None:
@@ -254,6 +253,7 @@ def test_the_proxy_follows_a_backend_that_comes_and_one_that_goes(
             for key, answer in ask_all(f"{demo.url}/messages", aircraft[:200]).items():
                 if answer.status not in (200, 503):
                     false_answers.append((key, answer.status, answer.body))
+            stop.wait(0.1)
 
     reader = threading.Thread(target=keep_reading, name="reader")
     added = spawn(
