@@ -69,10 +69,6 @@ class Obstacle:
         )
 
 
-def _sentence(clause: str) -> str:
-    return f"{clause[:1].upper()}{clause[1:]}."
-
-
 @dataclass(frozen=True)
 class _Client:
     """What the settings say of a connection. `source`: where they are, such as "[kafka]"."""

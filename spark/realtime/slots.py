@@ -15,7 +15,6 @@ from spark.settings import Settings
 
 _LOCAL = re.compile(r"local(\[.*\])?")
 _OTHERS = 2  # slots for micro-batches, as in the default master
-DEFAULT_MASTER = f"local[{_OTHERS}]"
 
 
 def needed(settings: Settings, topics: Mapping[str, Topic]) -> int:
