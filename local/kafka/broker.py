@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import shutil
 import subprocess
-import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,12 +21,13 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from local import ports
-from local.errors import LocalError, tail
+from local.errors import LocalError, TimedOut, tail
 from local.kafka.broker_config import ARCHIVE, JVM, LOGGING, escaped, server_properties
 from local.kafka.connection import admin_of, quiet
 from local.kafka.jars import kafka_jars
 from local.kafka.java import find_java
 from local.processes import end, how_it_ended, spawn
+from local.waiting import wait_until
 
 
 class Broker:
@@ -115,15 +115,18 @@ class Broker:
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Returns when this broker answers; otherwise kills it and raises ``LocalError``."""
-        deadline = time.monotonic() + timeout
+
+        def answers() -> bool:
+            self.check()
+            return self._answers()
+
         try:
-            while not self._answers():
-                self.check()
-                if time.monotonic() > deadline:
-                    raise LocalError(
-                        f"the broker on {self.bootstrap_servers} did not answer within "
-                        f"{timeout:g} s; last lines of {self.log_path}:\n{tail(self._log())}"
-                    )
+            wait_until(answers, timeout, f"the broker on {self.bootstrap_servers}")
+        except TimedOut as error:
+            self.kill()
+            raise LocalError(
+                f"{error} Last lines of {self.log_path}:\n{tail(self._log())}"
+            ) from None
         except BaseException:
             self.kill()
             raise

@@ -162,7 +162,8 @@ class Backend:
 
     def wait_end(self, timeout: float = 30.0) -> int:
         """Wait until the process has exited by itself; return its status."""
-        return int(self._process.wait(timeout))
+        wait_until(lambda: self._process.poll() is not None, timeout, f"the end of {self.id}", 0.02)
+        return int(self._process.wait())
 
     def terminate(self) -> None:
         """Send SIGTERM and return at once."""

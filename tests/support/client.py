@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-TIMEOUT = 15.0
+TIMEOUT = 60.0  # s; long enough for a loaded machine
 
 
 @dataclass(frozen=True)

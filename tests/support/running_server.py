@@ -25,7 +25,7 @@ LIMITS = Limits(
     limit_request_fields=100,
     limit_request_field_size=8190,
 )
-TIMEOUT = 20.0  # s; long enough for a loaded machine
+TIMEOUT = 60.0  # s; long enough for a loaded machine
 
 Handler = Callable[[Scope, Receive, Send], Awaitable[None]]
 

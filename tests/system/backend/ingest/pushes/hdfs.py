@@ -25,7 +25,7 @@ _JARS = JarSet(
     sums=Path(__file__).with_name("hdfs-jars.sha256"),
 )
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_TIMEOUT = 90.0  # s until it runs, and until it has ended
+_TIMEOUT = 300.0  # s until it runs, and until it has ended, on a loaded machine
 
 
 @contextmanager
