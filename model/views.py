@@ -106,6 +106,11 @@ class View:
         """2 of "orders@2"; 1 if the name has no version."""
         return int(self.name.partition("@")[2] or 1)
 
+    @property
+    def has_pipeline(self) -> bool:
+        """Read by the fragments of the OpenAPI document (`x-views`)."""
+        return bool(self.pipeline)
+
     @cached_property
     def key_codec(self) -> Codec:
         codec = format_of(self.key).codec_with(self.key_schema, self.schemas)
