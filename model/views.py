@@ -106,9 +106,14 @@ class View:
         """2 of "orders@2"; 1 if the name has no version."""
         return int(self.name.partition("@")[2] or 1)
 
+    # the fragments of the OpenAPI document ask for these two (`x-views`)
+
+    @property
+    def is_later_version(self) -> bool:
+        return self.version > 1
+
     @property
     def has_pipeline(self) -> bool:
-        """Read by the fragments of the OpenAPI document (`x-views`)."""
         return bool(self.pipeline)
 
     @cached_property
