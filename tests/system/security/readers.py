@@ -10,7 +10,7 @@ from http.client import RemoteDisconnected
 from typing import Any, Protocol
 
 import queryable
-from local.waiting import wait_until
+from local.waiting import stretch, wait_until
 from tests.support.background import Background
 from tests.support.client import Client, Response, key_path
 
@@ -29,6 +29,7 @@ class Reader(Protocol):
 class HttpReader:
     """Reads on one kept connection, and repeats no answer.
 
+    On a busy machine, a batch is sent again if a key of it is undecided (503).
     `is_proxy`: nginx closes idle connections when it reloads. As any HTTP client, the reader then
     repeats the request on a new connection (RFC 9112, 9.3.1). `waits_for_keys`: it does what
     Retry-After says if the keys that verify tokens are being fetched.
@@ -54,10 +55,16 @@ class HttpReader:
         for key in list(self._table)[:SINGLE_KEYS]:
             assert self._ask("GET", key_path("v", key)).json()["value"] == self._table[key]
         body = json.dumps({"keys": list(self._table)}).encode()
-        batch = self._ask("POST", "/views/v/batch", body).json()["items"]
-        assert {item["key"]: item["value"] for item in batch} == self._table
+        batch = self._batch(body)
+        if stretch() > 1 and any(item.get("status") == 503 for item in batch):
+            batch = self._batch(body)  # a busy machine: an instance has not answered in time
+        assert {item["key"]: item.get("value", item) for item in batch} == self._table
         page = self._ask("GET", "/views/v/keys?limit=1000").json()["items"]
         assert {item["key"]: item["value"] for item in page} == self._table
+
+    def _batch(self, body: bytes) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = self._ask("POST", "/views/v/batch", body).json()["items"]
+        return items
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Response:
         answer = self._send(method, path, body)

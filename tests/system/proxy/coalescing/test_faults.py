@@ -172,22 +172,22 @@ def test_a_slow_call_that_is_permitted_is_waited_for(
     active, standby, _ = roles
     # the fake backend then answers large reads in the batch, as those of earlier versions
     monkeypatch.setattr(backends, "LARGE", 1 << 30)
-    large = Answer(body=json.dumps("x" * 20_000_000).encode())
+    large = Answer(body=json.dumps("x" * 40_000_000).encode())
 
     def first_slowly(batch: Request) -> Answer:
         active.behave = always(large) if len(active.batches) == 1 else active.answer
         answer = active.answer_batch(batch)
         assert answer is not None
-        # 3.2 s in all, of the 4 s that it may take
+        # 3.2 s in all, of the 6 s that it may take
         is_first = len(active.batches) == 1
-        return replace(answer, pause=0.2, piece=1_250_000) if is_first else answer
+        return replace(answer, pause=0.2, piece=2_500_000) if is_first else answer
 
     active.behave_batch = first_slowly
     nginx = start_worker(QUERYABLE_PROXY_READ_TIMEOUT="1")
     with Crowd(nginx) as crowd:
         send_behind_first(crowd, nginx, active, [LINE] * 3)
         slow, *waiting = crowd.answers()
-    assert len(value(slow)) == 20_000_000
+    assert len(value(slow)) == 40_000_000
     assert [value(answer) for answer in waiting] == [{"by": active.name}] * 3
     assert active.batches == [1, 3]
     assert active.single_requests == standby.requests == [], "none was given up"
