@@ -20,7 +20,7 @@ export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run promtool packages packages-test packages-bench jars demo test tests lint types unit up down bench faults soak pipelines attacks images compose-test fuzz docs lock sbom format clean
+.PHONY: help setup setup-run promtool packages packages-test packages-bench jars demo test tests lint types unit up down bench faults soak pipelines attacks images compose-test producers-test brokers-test fuzz docs lock sbom format clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -125,6 +125,13 @@ images: ## build the container images; BASES=debian: from base images made of De
 ENGINE ?= .run/engine
 compose-test: setup ## run docker-compose.yml in a Docker engine of its own, and check it; needs root
 	@PYTHON=$(BIN)/python tests/containers/run $(ENGINE) $(TESTS)
+
+# Producers and brokers are fetched: Go modules, a package of Node.js, and jars.
+producers-test: setup ## find every key that other producers have written: Java, librdkafka, Sarama, KafkaJS, …
+	@$(BIN)/python -m pytest -rs tests/others/producers $(TESTS)
+
+brokers-test: setup ## run a deployment with Kafka's brokers from 2.8 on
+	@$(BIN)/python -m pytest -rs tests/others/brokers $(TESTS)
 
 # Only `fuzz` needs Atheris, so the other targets do not install it.
 $(FUZZ_INSTALLED): requirements/fuzz.lock | $(INSTALLED)

@@ -1,8 +1,9 @@
 """The partition of a key, computed as Kafka's producers compute it.
 
 `murmur2` is the default of the Java client (`Utils.toPositive(Utils.murmur2(key)) % n`). `crc32` is
-the default of librdkafka (`consistent_random`, for a non-null key). `fnv1a` is available in
-librdkafka and Sarama. Tests check all three against vectors made with the clients (tests/vectors).
+the default of librdkafka (`consistent_random`, for a non-null key). `fnv1a` is the default of
+Sarama, and available in librdkafka. Tests check all three against vectors made with the clients
+(tests/vectors).
 """
 
 from __future__ import annotations

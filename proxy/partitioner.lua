@@ -72,7 +72,7 @@ function _M.crc32(key, count)
     return crc % count
 end
 
---- librdkafka's fnv1a, fnv1a_random: the absolute value of the signed 32-bit FNV-1a.
+--- Sarama's default, and librdkafka's fnv1a: the absolute value of the signed 32-bit FNV-1a.
 function _M.fnv1a(key, count)
     local h = FNV_OFFSET
     for i = 1, #key do

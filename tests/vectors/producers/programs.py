@@ -135,6 +135,9 @@ PROGRAMS = {
     "franz-go": Program("franz-go", "murmur2", _go("franz-go")),
     "kafka-go": Program("kafka-go", "none", _go("kafka-go")),
     "kafka-go-hash": Program("kafka-go", "fnv1a", _go("kafka-go"), ("hash",), "Hash"),
+    "kafka-go-murmur2": Program(
+        "kafka-go", "murmur2", _go("kafka-go"), ("murmur2",), "Murmur2Balancer"
+    ),
     "kafkajs": Program("KafkaJS", "murmur2", _node),
     "kafkajs-legacy": Program("KafkaJS", "none", _node, ("legacy",), "LegacyPartitioner"),
 }

@@ -11,8 +11,11 @@ import (
 
 func main() {
 	writer := &kafka.Writer{Addr: kafka.TCP(os.Args[1])}
-	if records.Partitioner() == "hash" {
+	switch records.Partitioner() {
+	case "hash":
 		writer.Balancer = &kafka.Hash{}
+	case "murmur2":
+		writer.Balancer = &kafka.Murmur2Balancer{}
 	}
 	var messages []kafka.Message
 	for _, record := range records.Read() {

@@ -1,0 +1,1 @@
+"""Producers and brokers of others: `make producers-test` and `make brokers-test`."""
