@@ -216,11 +216,15 @@ class Broker:
 
     def _java(self, main_class: str, *arguments: str) -> list[str]:
         memory = ("-Xms64m", f"-Xmx{self._heap}", "-XX:MaxDirectMemorySize=128m")
-        classes = f"{kafka_jars()}/*"
+        classes = f"{self._jars()}/*"
         # -Xlog: no message if the archive does not match
         shared = (f"-XX:SharedArchiveFile={ARCHIVE}", "-Xlog:disable") if ARCHIVE.exists() else ()
         options = (*memory, *JVM, *shared, *LOGGING)
         return [find_java(), *options, "-cp", classes, main_class, *arguments]
+
+    def _jars(self) -> Path:
+        """The folder with the broker's jars."""
+        return kafka_jars()
 
     def _answers(self) -> bool:
         with admin_of({"bootstrap.servers": self.bootstrap_servers}) as client:

@@ -121,12 +121,18 @@ class Writer:
 
     def transaction(self, commit: bool, topic: str, entries: Mapping[str, Any]) -> None:
         """Like `table`, in a transaction, for a writer with a `transactional.id`."""
-        self._producer.begin_transaction()
+        self.begin()
         self.table(topic, entries)
         if commit:
-            self._producer.commit_transaction(30)
+            self.commit()
         else:
             self._producer.abort_transaction(30)
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(30)
 
     def init_transactions(self) -> None:
         self._producer.init_transactions(30)
