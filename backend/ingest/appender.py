@@ -10,11 +10,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from backend.kafka.client_log import ClientLog
 from backend.kafka.clients import discard
 from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.kafka.clients import own
 
-log = RateLimitedLog(logging.getLogger(__name__))
+_logger = logging.getLogger(__name__)
+log = RateLimitedLog(_logger)
 
 DeliveryCallback = Callable[[int | None, str], None]
 """Called in the appender's thread with the record's offset, or with None and the error."""
@@ -47,6 +49,7 @@ class Appender:
         self._settings = {
             **client_settings,
             "client.id": "queryable-append",
+            "logger": ClientLog(_logger),
             "enable.idempotence": True,
             "linger.ms": 2,
             "delivery.timeout.ms": int(timeout * 1000),

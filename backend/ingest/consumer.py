@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from backend.ingest.protocols import Record
 from backend.ingest.store_partitions import PartitionRegistry
+from backend.kafka.client_log import ClientLog
 from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.kafka.clients import close, own
 
@@ -73,17 +74,18 @@ class Fetched:
     is_full: bool = False
 
 
-class _ClientLog:
-    """librdkafka's log. Only this log says that an open connection has ended, and it does so before
-    any record of the next connection. The error callback is not called then (librdkafka 2.16)."""
+class _ConsumerLog(ClientLog):
+    """Only librdkafka's log says that an open connection has ended, and it does so before any
+    record of the next connection. The error callback is not called then (librdkafka 2.16)."""
 
     def __init__(self) -> None:
+        super().__init__(log)
         self.disconnected = False
 
-    def log(self, level: int, form: str, facility: str, *rest: str) -> None:
-        if facility == "FAIL" and "in state UP" in "".join(rest):
+    def log(self, level: int, form: str, facility: str, client: str, message: str) -> None:
+        if facility == "FAIL" and "in state UP" in message:
             self.disconnected = True
-        log.log(level, form, facility, *rest)
+        super().log(level, form, facility, client, message)
 
 
 class RecordConsumer:
@@ -92,7 +94,7 @@ class RecordConsumer:
     def __init__(self, client_settings: Mapping[str, Any], topics: Iterable[str] = ()) -> None:
         """`client_settings`: librdkafka requires a `group.id`, and looks up its coordinator. The
         consumer joins no group and commits nothing. `topics`: those that may be assigned."""
-        self._log = _ClientLog()
+        self._log = _ConsumerLog()
         settings = {"logger": self._log, **_SETTINGS}
         self._consumer = own(
             Consumer({"group.id": "queryable-unused", **client_settings, **settings})
