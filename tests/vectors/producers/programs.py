@@ -100,7 +100,7 @@ def _node_folder() -> Path:
     npm, folder = _tool("npm"), _folder("node")
     for name in ("kafkajs.mjs", "package.json", "package-lock.json"):
         shutil.copy(HERE / name, folder)
-    _build([npm, "ci", "--no-audit", "--no-fund"], folder)
+    _build([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
     return folder
 
 
