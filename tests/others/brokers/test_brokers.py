@@ -156,9 +156,8 @@ def _check_restart(broker: Broker, deployment: Deployment) -> None:
         loop.all_again(60)
         broker.start(120)
         Writer(broker.bootstrap_servers).table(TOPIC, {"after the restart": 1})
-        for backend in running:
-            wait_until(
-                lambda port=backend.port: _value(port, "after the restart") == 1,
-                120, "the record after the restart", 0.1,
-            )  # fmt: skip
+        wait_until(
+            lambda: all(_value(backend.port, "after the restart") == 1 for backend in running),
+            120, "the record after the restart", 0.1,
+        )  # fmt: skip
         loop.all_again(60)
