@@ -35,7 +35,7 @@ class Keys:
         self.generation += 1
 
 
-def token(*scopes: str, seconds: float = 3600.0, key: Any = SECRET, **claims: Any) -> str:
+def token(*scopes: str, seconds: float = 86_400.0, key: Any = SECRET, **claims: Any) -> str:
     """A token with these scopes for `seconds`."""
     claims = {"sub": "test", "scope": " ".join(scopes), "exp": time.time() + seconds, **claims}
     return jwt.encode(claims, key, algorithm="HS256")
