@@ -78,8 +78,6 @@ def _responses(document: Json, operations: Sequence[Json]) -> list[str]:
 
 def _values(schema: Json) -> str:
     """What a parameter may be, in a few words."""
-    if "oneOf" in schema or "anyOf" in schema:
-        return " or ".join(filter(None, map(_values, schema.get("oneOf") or schema["anyOf"])))
     text = ", ".join(f"`{each}`" for each in schema["enum"]) if "enum" in schema else None
     text = text or str(schema.get("type", "")).replace("boolean", "`true`, `false`")
     if "minimum" in schema and "maximum" in schema and schema.get("format") != "int64":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from backend.http.openapi.fill import Filler, matches
 from backend.http.openapi.skeleton import Json, example_keys, problem_codes, skeleton
@@ -28,11 +29,33 @@ def openapi(views: Iterable[View], version: str, max_key_bytes: int, auth: bool 
         paths |= _paths(path, item, ordered, constants)
     document: Json = Filler(ordered, constants).fill({**skeleton(), "paths": {}})
     document["paths"] = paths
-    if auth:
-        document["security"] = [{"bearer": []}]
+    if not auth:
+        for item in paths.values():
+            for operation in item.values():
+                operation["security"] = []
     responses = document["components"]["responses"]
     responses |= {f"{status}-head": r for status, r in _without_bodies(responses).items()}
-    return document
+    return _with_used_components(document)
+
+
+def _with_used_components(document: Json) -> Json:
+    """The document without components that nothing refers to."""
+    components = document["components"]
+    used = _references(document["paths"])
+    responses = {n: r for n, r in components["responses"].items() if f"responses/{n}" in used}
+    used |= _references(responses)
+    headers = {n: h for n, h in components["headers"].items() if f"headers/{n}" in used}
+    return {**document, "components": {**components, "responses": responses, "headers": headers}}
+
+
+def _references(node: Any) -> set[str]:
+    """The components that the node and its descendants refer to, as `headers/Offset`."""
+    if isinstance(node, list):
+        return set().union(*map(_references, node))
+    if not isinstance(node, dict):
+        return set()
+    own = {node["$ref"].removeprefix("#/components/")} if "$ref" in node else set()
+    return own.union(*map(_references, node.values()))
 
 
 def _paths(path: str, item: Json, views: Sequence[View], constants: Json) -> Json:
@@ -62,7 +85,7 @@ _PARAMETERS: Json = {
         "application/json": {
             "schema": {
                 "type": "object",
-                "additionalProperties": {"type": ["string", "integer"]},
+                "additionalProperties": {"description": "Text or a whole number"},
                 "maxProperties": 16,
             },
             "examples": {"200": {"value": {}}},
@@ -80,8 +103,7 @@ def _operations(item: Json, filler: Filler, suffix: str = "") -> Json:
         filled = filler.fill(operation)
         filled["operationId"] += suffix
         is_open = "x-open" in operation
-        if is_open:
-            filled["security"] = []
+        filled["security"] = [] if is_open else [{"bearer": []}]
         for status in (*(() if is_open else _REFUSALS), *operation["x-problems"]):
             filled["responses"][str(status)] = {"$ref": f"#/components/responses/{status}"}
         for parameter in filled.setdefault("parameters", []):
