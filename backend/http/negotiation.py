@@ -10,6 +10,7 @@ from model.limits import MAX_ACCEPT_BYTES
 from model.problems import BadRequest, NotAcceptable
 
 NDJSON = b"application/x-ndjson"
+_LINES, _JSON = ("application", "x-ndjson"), ("application", "json")
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _RANGE = re.compile(rf"\s*({_TOKEN})/({_TOKEN})\s*((?:;[^,]*)?)", re.ASCII)
@@ -30,9 +31,13 @@ def accept_of(headers: Sequence[Header]) -> bytes:
 
 
 def wants_lines(headers: Sequence[Header]) -> bool:
-    """Whether the client accepts NDJSON; BadRequest."""
-    accepted = accept_of(headers).lower()
-    return any(part.split(b";")[0].strip() == NDJSON for part in accepted.split(b","))
+    """Whether the client names NDJSON in Accept, and prefers it to JSON if it names that, too;
+    BadRequest. Generated clients name all types of the OpenAPI document, and read JSON."""
+    accept = accept_of(headers)
+    if _LINES[1].encode() not in accept.lower():
+        return False
+    ranges = _ranges(accept.decode("latin-1"))
+    return ranges.get(_LINES, 0.0) > ranges.get(_JSON, 0.0)
 
 
 def chosen(headers: Sequence[Header], offered: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.http.negotiation import chosen
+from backend.http.negotiation import chosen, wants_lines
 from backend.http.router import Router
 from backend.queries.routing import ReadOptions
 from backend.storage.data_directory import DataDirectory
@@ -32,6 +32,27 @@ def folder(tmp_path: Path) -> Iterator[DataDirectory]:
     folder = DataDirectory(tmp_path)
     yield folder
     folder.close()
+
+
+@pytest.mark.parametrize(
+    ("accept", "lines"),
+    [
+        ("application/x-ndjson", True),
+        ("Application/X-NDJSON; charset=utf-8", True),
+        ("application/x-ndjson, */*", True),
+        ("application/x-ndjson, application/json;q=0.5", True),
+        ("application/json;q=0.9, application/x-ndjson", True),
+        # the header of the client that openapi-generator makes for Java
+        ("application/json, application/x-ndjson, application/problem+json", False),
+        ("application/x-ndjson, application/json", False),
+        ("application/x-ndjson;q=0", False),
+        ("application/x-ndjson2", False),
+        ("*/*", False),
+        ("", False),
+    ],
+)
+def test_lines_are_a_choice_of_the_client(accept: str, lines: bool) -> None:
+    assert wants_lines([(b"accept", accept.encode())]) is lines
 
 
 @pytest.mark.parametrize(

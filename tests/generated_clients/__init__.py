@@ -1,0 +1,1 @@
+"""Clients that are generated from /openapi.json: `make clients-test`."""
