@@ -12,9 +12,15 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from backend.kafka.tokens import TokenProvider
+from backend.kafka.tokens import FunctionTokens, TokenProvider
 from model.kafka.clients import close
-from model.kafka.config import for_kafka_python, for_librdkafka, hide, oidc_client
+from model.kafka.config import (
+    for_kafka_python,
+    for_librdkafka,
+    hide,
+    oidc_client,
+    token_function_of,
+)
 from model.kafka.config_providers import resolve
 
 # answers while brokers start, or a leader is elected
@@ -61,6 +67,8 @@ def kafka_clients(table: Mapping[str, str], servers: str) -> KafkaClients:
     oidc = oidc_client(resolved)
     if oidc is not None:
         kafka_python["sasl_oauth_token_provider"] = TokenProvider(oidc)
+    elif (function := token_function_of(resolved)) is not None:
+        kafka_python["sasl_oauth_token_provider"] = FunctionTokens(function)
     librdkafka = {**for_librdkafka(resolved), "bootstrap.servers": servers}
     return KafkaClients(table, librdkafka, kafka_python, resolved)
 

@@ -1,10 +1,12 @@
-"""OAuth tokens for kafka-python, which has no client of a token endpoint, unlike librdkafka."""
+"""OAuth tokens for kafka-python: from a function, or from a token endpoint, of which it has no
+client, unlike librdkafka."""
 
 from __future__ import annotations
 
 import ssl
 import threading
 import time
+from abc import abstractmethod
 from urllib.parse import urlencode
 
 import orjson
@@ -14,22 +16,20 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from model.http.answers import RequestFailed, basic
 from model.http.requests import send
 from model.kafka.config import OidcClient
+from model.kafka.token_function import NoTokenError, TokenFunction
 
 _TIMEOUT = 5.0  # s for an answer; the client's other connections wait meanwhile
 _MAX_ANSWER_BYTES = 64 * 1024
 _RENEWED_AFTER = 0.8  # of a token's life, as in librdkafka
 
 
-class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """Fetches tokens with the client's credentials, and keeps each for most of its life.
-    Thread-safe."""
+class _KeptTokens(AbstractTokenProvider):  # type: ignore[misc]
+    """Keeps each token for most of its life. Thread-safe."""
 
-    def __init__(self, client: OidcClient) -> None:
-        self._client = client
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._token = ""
         self._renew_at = 0.0
-        self._tls = ssl.create_default_context(cafile=client.ca_file)
 
     def token(self) -> str:
         """The current token. Raises KafkaConnectionError, after which kafka-python tries again."""
@@ -40,11 +40,45 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
                 self._renew_at = now + _RENEWED_AFTER * seconds
             return self._token
 
+    @abstractmethod
+    def _fetch(self) -> tuple[str, float]:
+        """A new token, and its life in s. Raises KafkaConnectionError."""
+
+
+class FunctionTokens(_KeptTokens):
+    """Tokens from the function of `sasl.oauth.token`."""
+
+    def __init__(self, function: TokenFunction) -> None:
+        super().__init__()
+        self._function = function
+        self._extensions: dict[str, str] = {}
+
+    def extensions(self) -> dict[str, str]:
+        """Those of the current token."""
+        return self._extensions
+
+    def _fetch(self) -> tuple[str, float]:
+        try:
+            token = self._function.token()
+        except NoTokenError as e:
+            raise KafkaConnectionError(str(e)) from None
+        self._extensions = dict(token.extensions)
+        return token.text, token.expiry - time.time()
+
+
+class TokenProvider(_KeptTokens):
+    """Fetches tokens from a token endpoint, with the client's credentials."""
+
+    def __init__(self, client: OidcClient) -> None:
+        super().__init__()
+        self._client = client
+        self._tls = ssl.create_default_context(cafile=client.ca_file)
+
     def extensions(self) -> dict[str, str]:
         return dict(self._client.extensions)
 
     def _fetch(self) -> tuple[str, float]:
-        """Fetch a token. Returns it, and its life in s: 0 if the endpoint does not say it."""
+        """Fetch a token. Its life is 0 if the endpoint does not say it."""
         client = self._client
         form = {"grant_type": "client_credentials"} | (
             {"scope": client.scope} if client.scope else {}

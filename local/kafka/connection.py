@@ -40,10 +40,10 @@ def kafka_of(servers: str, views: Path | None = None) -> Kafka:
     if views is None:
         return {"bootstrap.servers": servers}
     try:
-        table = resolve(deployment_of(views).kafka, open, os.environ)
+        table = for_librdkafka(resolve(deployment_of(views).kafka, open, os.environ))
     except ConfigurationError as error:
         raise LocalError(f"{views}: {error}") from None
-    return {**for_librdkafka(table), "bootstrap.servers": servers}
+    return {**table, "bootstrap.servers": servers}
 
 
 def without_secrets(message: str, views: Path) -> str:

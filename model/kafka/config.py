@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from posixpath import basename, dirname
 from typing import Any
 
+from model.kafka import token_function
 from model.kafka.config_providers import Reference, has_reference, map_references
+from model.kafka.token_function import TokenFunction
 from model.problems import ConfigurationError
 
 # A setting of each topic that this project creates: the broker rejects records whose timestamp is
@@ -79,7 +81,10 @@ _OIDC_ONLY = {
     "sasl.oauthbearer.method": "oidc",
     "sasl.oauthbearer.grant.type": "client_credentials",
 }
-_FOR_TOKENS = _OIDC | _OIDC_ONLY.keys() | {"sasl.oauthbearer.token.endpoint.url"}
+_FOR_OIDC = _OIDC | _OIDC_ONLY.keys() | {"sasl.oauthbearer.token.endpoint.url"}
+# a class of Java, for Spark; the other clients call the function
+_HANDLER = "sasl.login.callback.handler.class"
+_FOR_FUNCTION = frozenset({token_function.SETTING, _HANDLER})
 
 # the first word of SASL's mechanism -> the settings that it needs
 _REQUIRED = {
@@ -137,8 +142,20 @@ def hide(text: str, table: Mapping[str, str], resolved: Mapping[str, str]) -> st
 
 
 def for_librdkafka(table: Mapping[str, str]) -> dict[str, Any]:
-    """The unchanged table. librdkafka itself rejects unknown settings."""
-    return dict(table)
+    """The table, and the callback for tokens from a function. librdkafka itself rejects unknown
+    settings. Raises ConfigurationError if the function cannot be imported."""
+    function = token_function_of(table)
+    if function is None:
+        return dict(table)
+    settings = {name: value for name, value in table.items() if name not in _FOR_FUNCTION}
+    return {**settings, "oauth_cb": function.oauth_cb}
+
+
+def token_function_of(table: Mapping[str, str]) -> TokenFunction | None:
+    """The function that `sasl.oauth.token` names; None without it. Raises ConfigurationError."""
+    if token_function.SETTING not in table:
+        return None
+    return TokenFunction(_checked(table)[token_function.SETTING])
 
 
 def for_kafka_python(table: Mapping[str, str]) -> dict[str, Any]:
@@ -154,7 +171,7 @@ def for_kafka_python(table: Mapping[str, str]) -> dict[str, Any]:
         elif name == "enable.ssl.certificate.verification":
             if value != "true":
                 raise _unsupported(name, "kafka-python always verifies certificates")
-        elif name.startswith(_CONNECTION_PREFIXES) and name not in _FOR_TOKENS:
+        elif name.startswith(_CONNECTION_PREFIXES) and name not in _FOR_OIDC | _FOR_FUNCTION:
             raise _unsupported(name, "kafka-python has no counterpart")
     for name in ("security_protocol", "sasl_mechanism"):
         if name in settings:
@@ -189,7 +206,9 @@ def for_java(table: Mapping[str, str]) -> dict[str, str]:
         elif name == "enable.ssl.certificate.verification":
             if value != "true":
                 raise _unsupported(name, "Java always verifies certificates")
-        elif name not in _IN_JAAS | _OIDC_ONLY.keys() and name.startswith(_CONNECTION_PREFIXES):
+        elif name.startswith(_CONNECTION_PREFIXES) and name not in (
+            _IN_JAAS | _OIDC_ONLY.keys() | _FOR_FUNCTION
+        ):
             raise _unsupported(name, "Java has no counterpart")
     if settings.get("ssl.endpoint.identification.algorithm") == "none":
         settings["ssl.endpoint.identification.algorithm"] = ""  # Java's value for "none"
@@ -197,9 +216,21 @@ def for_java(table: Mapping[str, str]) -> dict[str, str]:
         if name in settings:
             settings[name] = settings[name].upper()
     if _mechanism(table) == "OAUTHBEARER":
-        handler = f"{_JAVA_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
-        settings["sasl.login.callback.handler.class"] = handler
+        settings[_HANDLER] = _java_handler(table)
     return with_java_providers(settings)
+
+
+def _java_handler(table: Mapping[str, str]) -> str:
+    """The class that gets tokens for the Java client."""
+    if token_function.SETTING not in table:
+        return f"{_JAVA_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
+    if not table.get(_HANDLER):
+        raise _unsupported(
+            token_function.SETTING,
+            "Spark's Java client cannot call a function in Python. Name a Java class that gets "
+            f"tokens in {_HANDLER}, and put its jar on Spark's class path",
+        )
+    return table[_HANDLER]
 
 
 def with_java_providers(settings: Mapping[str, str]) -> dict[str, str]:
@@ -232,10 +263,10 @@ def check_java_values(table: Mapping[str, str], resolved: Mapping[str, str]) -> 
 
 
 def oidc_client(table: Mapping[str, str]) -> OidcClient | None:
-    """The client of the token endpoint; None without SASL's mechanism OAUTHBEARER. Raises
-    ConfigurationError."""
+    """The client of the token endpoint; None without SASL's mechanism OAUTHBEARER, and if a
+    function returns the tokens. Raises ConfigurationError."""
     table = _checked(table)
-    if _mechanism(table) != "OAUTHBEARER":
+    if _mechanism(table) != "OAUTHBEARER" or token_function.SETTING in table:
         return None
     prefix = "sasl.oauthbearer"
     pairs = [pair.partition("=") for pair in table.get(f"{prefix}.extensions", "").split(",")]
@@ -254,6 +285,14 @@ def _checked(table: Mapping[str, str]) -> dict[str, str]:
     is incomplete."""
     table = {_ALIASES.get(name, name): value for name, value in table.items()}
     mechanism = _mechanism(table)
+    if token_function.SETTING in table:
+        if mechanism != "OAUTHBEARER":
+            raise _unsupported(token_function.SETTING, "it needs sasl.mechanism OAUTHBEARER")
+        if both := sorted(_FOR_OIDC & table.keys()):
+            raise _unsupported(token_function.SETTING, f"it replaces {both[0]}: remove that one")
+        return table
+    if _HANDLER in table:
+        raise _unsupported(_HANDLER, f"it is only for {token_function.SETTING}")
     for name, value in _OIDC_ONLY.items():
         if table.get(name, value).lower() != value:
             raise _unsupported(name, f'only "{value}" works in all clients')
@@ -272,6 +311,8 @@ def _mechanism(table: Mapping[str, str]) -> str:
 
 def _jaas(table: Mapping[str, str]) -> str:
     """`sasl.jaas.config`; empty if no user is set."""
+    if token_function.SETTING in table:
+        return _login("oauthbearer.OAuthBearerLoginModule", {})
     oidc = oidc_client(table)
     if oidc is not None:
         options = {"clientId": oidc.client_id, "clientSecret": oidc.client_secret}
@@ -289,10 +330,10 @@ def _jaas(table: Mapping[str, str]) -> str:
 
 
 def _login(module: str, options: Mapping[str, str]) -> str:
-    quoted = " ".join(
-        f"{name}={_quote(_java_references(name, value))}" for name, value in options.items()
+    quoted = "".join(
+        f" {name}={_quote(_java_references(name, value))}" for name, value in options.items()
     )
-    return f"{_JAVA_SECURITY}.{module} required {quoted};"
+    return f"{_JAVA_SECURITY}.{module} required{quoted};"
 
 
 def _quote(text: str) -> str:

@@ -47,9 +47,10 @@ def pin(
     table = deployment.kafka
     try:
         resolved = resolve(table, open, os.environ)
+        client = for_librdkafka(resolved)
     except ConfigurationError as e:
         raise JobError(f"{views}: {e}") from None
-    settings = {**for_librdkafka(resolved), "bootstrap.servers": bootstrap_servers, "log_level": 0}
+    settings = {**client, "bootstrap.servers": bootstrap_servers, "log_level": 0}
     names = list(dict.fromkeys([view_topic, *topics]))
     try:
         with closing(AdminClient(settings)) as admin:

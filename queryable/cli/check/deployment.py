@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from backend.instance.settings import read_views
 from model.kafka.config import for_kafka_python, for_librdkafka, hide
@@ -41,9 +42,11 @@ def check_deployment(
     QUERYABLE_SCHEMA_REGISTRY_AUTH."""
     deployment = schemas = None
     kafka: dict[str, str] = {}
+    client: dict[str, Any] = {}
     try:
         deployment = read_views(views)
         kafka = resolve(deployment.kafka, open, os.environ)
+        client = for_librdkafka(kafka)
         for_kafka_python(kafka)
     except ConfigurationError as error:
         yield wrong("views", str(error), "correct the file (docs/reference/views.md)")
@@ -61,7 +64,7 @@ def check_deployment(
         table = deployment.kafka if kafka and deployment else {}
         broker = Broker(
             servers,
-            for_librdkafka(kafka),
+            client,
             timeout,
             lambda text: hide(text, table, kafka),
             kafka_table_of(views),

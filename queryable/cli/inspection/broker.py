@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from model.kafka.admin import configs, failure_of, reason_of
 from model.kafka.clients import closing, own
-from model.kafka.config import hide
+from model.kafka.config import for_librdkafka, hide
 from model.kafka.config_providers import resolve
 from model.kafka.headers import headers_of
 from model.kafka.obstacles import Obstacle, find_advertised_obstacle
@@ -153,10 +153,11 @@ def broker_of(servers: str, table: Mapping[str, str], seconds: float, file: Path
     """A broker with the connection settings of the table [kafka] of a file. Raises BadUse."""
     try:
         kafka = resolve(table, open, os.environ)
+        client = for_librdkafka(kafka)
     except ConfigurationError as error:
         raise BadUse(f"{file}: {error}.") from None
     return Broker(
-        servers, kafka, seconds, lambda text: hide(text, table, kafka), kafka_table_of(file)
+        servers, client, seconds, lambda text: hide(text, table, kafka), kafka_table_of(file)
     )
 
 

@@ -29,6 +29,7 @@ def check_views(views: Path, servers: str, timeout: float) -> Mapping[str, int]:
         deployment = read_views(views)
         kafka = resolve(deployment.kafka, open, os.environ)
         for_kafka_python(kafka)  # backends use both clients
+        client = for_librdkafka(kafka)
     except ConfigurationError as error:
         if isinstance(error.__cause__, OSError):  # such as a folder
             raise BadUse(f"Cannot read {views}: {error.__cause__.strerror}.") from None
@@ -36,7 +37,7 @@ def check_views(views: Path, servers: str, timeout: float) -> Mapping[str, int]:
         raise BadUse(f"{text}. docs/reference/views.md describes the file.") from None
     broker = Broker(
         servers,
-        for_librdkafka(kafka),
+        client,
         timeout,
         lambda text: hide(text, deployment.kafka, kafka),
         kafka_table_of(views),

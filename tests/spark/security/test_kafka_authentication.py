@@ -41,6 +41,26 @@ def test_spark_reads_and_writes_with_each_mechanism(
     assert not any(text in f"{kafka.spark()} {plan}" for text in PASSWORDS.values())
 
 
+def test_spark_authenticates_with_a_java_class_instead_of_a_function(
+    session: SparkSession, secure_broker: SecureBroker, tmp_path: Path
+) -> None:
+    """The class is Kafka's own; it can also read a token from a file."""
+    token = tmp_path / "token"
+    token.write_text(secure_broker.tokens.token())
+    table = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "ssl.ca.location": str(secure_broker.authority.path),
+        "sasl.oauth.token": "company.tokens:not_called",
+        "sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer."
+        "OAuthBearerLoginCallbackHandler",
+    }
+    create_topics(quiet_admin(secure_broker.bootstrap_servers), [Topic("spark-by-class", 1)])
+    settings = for_java(table) | {"sasl.oauthbearer.token.endpoint.url": token.as_uri()}
+    with KafkaAdmin(session, Kafka(secure_broker.address("OAUTHBEARER"), settings)) as admin:
+        assert admin.topics(["spark-by-class"])["spark-by-class"].partitions == 1
+
+
 def test_a_setting_is_unknown_if_it_may_not_be_read_and_unavailable_after_another_error(
     session: SparkSession, secure_broker: SecureBroker
 ) -> None:

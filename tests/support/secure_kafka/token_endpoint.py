@@ -14,10 +14,18 @@ from urllib.parse import parse_qs
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from jwt.algorithms import RSAAlgorithm
 
 AUDIENCE = "kafka"
 LIFE = 3600  # s
+
+
+def signed_token(key: Any, user: str, life: float) -> str:
+    """A token that the broker accepts for `life` s. `key`: a private key, or its PEM."""
+    now = int(time.time())
+    claims = {"sub": user, "aud": AUDIENCE, "iat": now, "exp": now + int(life)}
+    return jwt.encode(claims, key, "RS256", {"kid": "k1"})
 
 
 class TokenEndpoint:
@@ -61,6 +69,15 @@ class TokenEndpoint:
         self.url = f"https://127.0.0.1:{self._server.server_address[1]}/token"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
+    def token(self) -> str:
+        """A new token of the client."""
+        return signed_token(self._key, self._id, self.life)
+
+    def write_key(self, path: Path) -> None:
+        """Write the private key as PEM, for a function that signs tokens itself."""
+        form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+        path.write_bytes(self._key.private_bytes(*form))
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
@@ -79,7 +96,4 @@ class TokenEndpoint:
         if authorization not in accepted or form["grant_type"] != ["client_credentials"]:
             # a server that repeats what it was sent
             return 401, {"error": "invalid_client", "error_description": authorization}
-        now = int(time.time())
-        claims = {"sub": self._id, "aud": AUDIENCE, "iat": now, "exp": now + self.life}
-        token = jwt.encode(claims, self._key, "RS256", {"kid": "k1"})
-        return 200, {"access_token": token, "token_type": "Bearer", "expires_in": self.life}
+        return 200, {"access_token": self.token(), "token_type": "Bearer", "expires_in": self.life}

@@ -12,9 +12,10 @@ import pytest
 from kafka.errors import KafkaConnectionError
 
 from backend.kafka import tokens
-from backend.kafka.tokens import TokenProvider
+from backend.kafka.tokens import FunctionTokens, TokenProvider
 from local.ports import free_ports
 from model.kafka.config import OidcClient
+from model.kafka.token_function import TokenFunction
 from tests.support.secure_kafka.certificates import Authority
 from tests.support.secure_kafka.token_endpoint import TokenEndpoint
 from tests.unit.model.http.servers import HEADS, dripping, proxy, speaking
@@ -58,6 +59,36 @@ def test_a_token_is_renewed_before_it_expires(
         now = 1000.0 + later
         provider.token()
         assert len(endpoint.forms) == fetched, later
+
+
+def test_a_token_of_a_function_is_kept_for_most_of_its_life(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, wall, calls = 1000.0, 5e8, 0
+
+    def function() -> tuple[str, float, str, dict[str, str]]:
+        nonlocal calls
+        calls += 1
+        return f"t{calls}", wall + 100, "", {"call": str(calls)}
+
+    monkeypatch.setattr("backend.kafka.tokens.time.monotonic", lambda: now)
+    monkeypatch.setattr("backend.kafka.tokens.time.time", lambda: wall)
+    monkeypatch.setattr(f"{__name__}.FUNCTION", function, raising=False)
+    provider = FunctionTokens(TokenFunction(f"{__name__}:FUNCTION"))
+    for later, expected in ((0, "1"), (79, "1"), (81, "2"), (159, "2"), (170, "3")):
+        now, wall = 1000.0 + later, 5e8 + later
+        assert provider.token() == f"t{expected}"
+        assert provider.extensions() == {"call": expected}
+
+
+def test_an_error_of_a_function_is_one_after_which_kafka_python_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"{__name__}.FUNCTION", lambda: ("s3cret", 1), raising=False)
+    provider = FunctionTokens(TokenFunction(f"{__name__}:FUNCTION"))
+    with pytest.raises(KafkaConnectionError, match="the token has expired") as raised:
+        provider.token()
+    assert "s3cret" not in repr(raised.value)
 
 
 def test_a_wrong_secret_is_not_in_the_error(endpoint: TokenEndpoint, authority: Authority) -> None:

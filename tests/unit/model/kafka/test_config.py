@@ -1,5 +1,7 @@
 """Tests of the [kafka] table: settings are translated for each client, or refused."""
 
+import time
+
 import pytest
 
 from model.kafka.config import (
@@ -222,6 +224,56 @@ def test_incomplete_settings_are_refused(table: dict[str, str], message: str) ->
         with pytest.raises(ConfigurationError, match=message) as raised:
             translate(table)
         assert "s3cret" not in str(raised.value)
+
+
+FUNCTION = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauth.token": f"{__name__}:token",
+}
+HANDLER = "sasl.login.callback.handler.class"
+
+
+def token() -> tuple[str, float]:
+    return "text", time.time() + 60
+
+
+def test_a_token_from_a_function_for_each_client() -> None:
+    librdkafka = for_librdkafka(FUNCTION | {HANDLER: "com.example.Handler"})
+    callback = librdkafka.pop("oauth_cb")
+    assert librdkafka == {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    assert callback("")[0] == "text"
+    python = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
+    assert for_kafka_python(FUNCTION | {HANDLER: "com.example.Handler"}) == python
+    assert oidc_client(FUNCTION) is None
+    assert for_java(FUNCTION | {HANDLER: "com.example.Handler"}) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        HANDLER: "com.example.Handler",
+        "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule "
+        "required;",
+    }
+    with pytest.raises(ConfigurationError, match=r"sasl.oauth.token: Spark's .* Name a Java class"):
+        for_java(FUNCTION)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            {**FUNCTION, "sasl.mechanism": "PLAIN"},
+            "sasl.oauth.token: it needs sasl.mechanism OAUTH",
+        ),
+        ({**FUNCTION, "sasl.oauthbearer.method": "oidc"}, "it replaces sasl.oauthbearer.method"),
+        ({**FUNCTION, "sasl.oauthbearer.scope": "a"}, "it replaces sasl.oauthbearer.scope"),
+        ({**FUNCTION, "sasl.oauthbearer.config": "a"}, "sasl.oauthbearer.config: .* counterpart"),
+        ({**OAUTH, HANDLER: "com.example.Handler"}, "is only for sasl.oauth.token"),
+    ],
+)
+def test_a_function_excludes_a_token_endpoint(table: dict[str, str], message: str) -> None:
+    for translate in (for_kafka_python, for_java):
+        with pytest.raises(ConfigurationError, match=message):
+            translate({HANDLER: "com.example.Handler", **table})
 
 
 def test_the_mechanism_cannot_be_a_reference_for_java() -> None:
