@@ -103,7 +103,7 @@ def encode_record(base: str, state: VersionState, at_ms: int) -> bytes:
 def decode_record(value: bytes | str | None) -> tuple[str, VersionState]:
     """The inverse of `encode_record`. Raises ValueError if the record is malformed."""
     document = decode_object(value)
-    base, dropped, previous = (document.get(each) for each in ("view", "dropped", "previous"))
+    base, dropped, previous = (document.get(name) for name in ("view", "dropped", "previous"))
     if type(base) is not str or type(dropped) is not list:
         raise ValueError("no record of a version")
     numbers: list[Any] = [document.get("current"), document.get("revision"), *dropped]

@@ -25,8 +25,8 @@ _M.CHECK_S = 10
 local found = {}
 
 local function contains(list, item)
-    for _, each in ipairs(list) do
-        if each == item then
+    for _, candidate in ipairs(list) do
+        if candidate == item then
             return true
         end
     end

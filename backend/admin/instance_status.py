@@ -48,7 +48,7 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
         ],
         "rebuilds": context.ingest_loop.rebuilds,
         "pushes": [] if context.pushes is None else context.pushes.documents(context.views),
-        "lost": [each.document() for each in context.group.lost.all()],
+        "lost": [instance.document() for instance in context.group.lost.all()],
         "views": versions_document(context.group.versions),
         **service_document(context),
     }

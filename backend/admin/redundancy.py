@@ -98,5 +98,5 @@ def redundancy(context: InstanceContext) -> dict[str, Any]:
         "wanted": 1 + context.settings.standby_replicas,
         "below": below,
         "unknown": unknown,
-        "lost": [each.member.id for each in group.lost.all()],
+        "lost": [instance.member.id for instance in group.lost.all()],
     }

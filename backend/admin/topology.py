@@ -110,9 +110,9 @@ class Peers:
 def statuses_of(context: InstanceContext, peers: Peers) -> dict[str, Status]:
     """The /instance document of each member of the topology, by the member's id. Blocks."""
     me = context.settings.instance_id
-    others = [each for each in context.group.topology.members if each.id != me]
-    found = dict(zip((each.id for each in others), peers.ask(others), strict=True))
-    return {**found, me: instance_document(context)}
+    others = [member for member in context.group.topology.members if member.id != me]
+    documents = dict(zip((member.id for member in others), peers.ask(others), strict=True))
+    return {**documents, me: instance_document(context)}
 
 
 def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:

@@ -114,7 +114,9 @@ class Heartbeats:
         stopping on purpose."""
         self.beat()
         me = self._group.me
-        self._send(_Neighbour(each) for each in self._group.topology.members if each.id != me.id)
+        self._send(
+            _Neighbour(member) for member in self._group.topology.members if member.id != me.id
+        )
 
     def _update_soon(self) -> None:
         """Schedule `_update`. Any thread may call this."""

@@ -79,7 +79,9 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
 
     @pages.get("/views")
     def views() -> Response:
-        return _json({"views": [_view(context, *each) for each in _listed(group.versions)]})
+        return _json(
+            {"views": [_view(context, name, view) for name, view in _listed(group.versions)]}
+        )
 
     @pages.get("/views/<name>")
     def view(name: str) -> Response:

@@ -74,7 +74,7 @@ def _try(
         if obstacle is None:
             return _message(servers, source, failure.why, failure.is_refusal), None
     else:
-        advertised = [(str(each.host), each.port) for each in metadata.brokers.values()]
+        advertised = [(str(broker.host), broker.port) for broker in metadata.brokers.values()]
         obstacle = find_advertised_obstacle(servers, advertised, known, source)
         if obstacle is None:
             return None

@@ -177,8 +177,8 @@ class KeyRouting:
             )
         return Unavailable(
             "not-here",
-            f"{', '.join(each.id for each in holders)} hold partition {partition} of view {name} "
-            f"as of epoch {self._context.group.topology.epoch}.",
+            f"{', '.join(holder.id for holder in holders)} hold partition {partition} of view "
+            f"{name} as of epoch {self._context.group.topology.epoch}.",
         )
 
     def elsewhere(

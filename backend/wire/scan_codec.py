@@ -127,7 +127,7 @@ class _PartFields(BaseModel):
     unreadable: _Natural = 0
 
 
-_PLAIN_FIELDS = tuple(each.name for each in fields(ScanRequest) if each.name != "query")
+_PLAIN_FIELDS = tuple(field.name for field in fields(ScanRequest) if field.name != "query")
 _Fields = TypeVar("_Fields", bound=BaseModel)
 
 

@@ -28,13 +28,16 @@ def processors_for_clients(document: dict[str, Any], versions: ViewVersions) -> 
         return {**document, "views": views}
     processors = [
         {
-            **each,
+            **processor,
             **{
-                field: {name: each[field][stored] for name, stored in _names(each[field], versions)}
+                field: {
+                    name: processor[field][stored]
+                    for name, stored in _names(processor[field], versions)
+                }
                 for field in PARTITION_FIELDS
             },
         }
-        for each in document["processors"]
+        for processor in document["processors"]
     ]
     return {**document, "views": views, "processors": processors}
 

@@ -136,7 +136,7 @@ class _Source:
         lazy = {"and": self._and, "or": self._or, "if": self._if, "coalesce": self._coalesce}
         if call.function in lazy:
             return lazy[call.function](call.arguments, known, level)
-        names = [self._value(each, known, level) for each in call.arguments]
+        names = [self._value(argument, known, level) for argument in call.arguments]
         if call.function in _STRICT:
             return self._strict(level, _STRICT[call.function].format(*names), *names)
         if call.function in _COMPARISONS:
@@ -179,23 +179,23 @@ class _Source:
         condition, then, other = arguments
         test = f"{self._value(condition, known, level)} is True"
         if level >= _DEEPEST:
-            values = [self._value(each, known, level) for each in (then, other)]
+            values = [self._value(branch, known, level) for branch in (then, other)]
             return self._variable(level, f"{values[0]} if {test} else {values[1]}", True)
         result = self._variable(level, "None", True)
-        for start, each in ((f"if {test}:", then), ("else:", other)):
+        for start, branch in ((f"if {test}:", then), ("else:", other)):
             self._line(level, start)
-            value = self._value(each, {**known}, level + 1)
+            value = self._value(branch, {**known}, level + 1)
             self._line(level + 1, f"{result} = {value}")
         return result
 
     def _coalesce(
         self, arguments: tuple[Expression, ...], known: dict[str, str], level: int
     ) -> str:
-        first, *others = arguments
+        first, *alternatives = arguments
         result = self._variable(level, self._value(first, known, level), True)
-        for each in others:
+        for alternative in alternatives:
             inner = self._inner(level, f"{result} is None")
-            value = self._value(each, known if inner == level else {**known}, inner)
+            value = self._value(alternative, known if inner == level else {**known}, inner)
             self._line(inner, f"if {result} is None: {result} = {value}")
         return result
 
@@ -203,29 +203,29 @@ class _Source:
         self, operator: str, arguments: tuple[Expression, ...], names: list[str], level: int
     ) -> str:
         """Compares by value. A decimal is compared with a double as the double of its text."""
-        kinds = {each.type.kind for each in arguments}
+        kinds = {argument.type.kind for argument in arguments}
         sides = list(names)
         if kinds == {Kind.DECIMAL, Kind.DOUBLE}:
-            for number, each in enumerate(arguments):
-                if isinstance(each, Literal):
-                    sides[number] = self._constant(float(each.value))
-                elif each.type.kind is Kind.DECIMAL:
+            for number, argument in enumerate(arguments):
+                if isinstance(argument, Literal):
+                    sides[number] = self._constant(float(argument.value))
+                elif argument.type.kind is Kind.DECIMAL:
                     sides[number] = f"float({names[number]})"
         return self._strict(level, f" {_COMPARISONS[operator]} ".join(sides), *names)
 
     def _between(self, call: Call, names: list[str], level: int) -> str:
-        of, low, high = call.arguments
-        least = self._compared(">=", (of, low), [names[0], names[1]], level)
-        most = self._compared("<=", (of, high), [names[0], names[2]], level)
+        operand, low, high = call.arguments
+        least = self._compared(">=", (operand, low), [names[0], names[1]], level)
+        most = self._compared("<=", (operand, high), [names[0], names[2]], level)
         return self._variable(level, _AND.format(least, most), True)
 
     def _in(self, call: Call, names: list[str], level: int) -> str:
-        of, *others = call.arguments
-        is_double = of.type.kind is Kind.DOUBLE
+        operand, *items = call.arguments
+        is_double = operand.type.kind is Kind.DOUBLE
         values = {
-            float(each.value) if is_double and isinstance(each.value, Decimal) else each.value
-            for each in others
-            if isinstance(each, Literal)
+            float(item.value) if is_double and isinstance(item.value, Decimal) else item.value
+            for item in items
+            if isinstance(item, Literal)
         }
         return self._strict(level, f"{names[0]} in {self._constant(frozenset(values))}", names[0])
 
@@ -234,8 +234,8 @@ class _Source:
 
     def _concat(self, call: Call, names: list[str], level: int) -> str:
         texts = [
-            f"str({name})" if each.type.kind is Kind.INTEGER else name
-            for name, each in zip(names, call.arguments, strict=True)
+            f"str({name})" if argument.type.kind is Kind.INTEGER else name
+            for name, argument in zip(names, call.arguments, strict=True)
         ]
         return self._strict(level, " + ".join(texts), *names)
 
@@ -252,7 +252,7 @@ class _Source:
 
 def _written(call: Call) -> list[Any]:
     """The values of all arguments but the first, which are written out."""
-    return [each.value for each in call.arguments[1:] if isinstance(each, Literal)]
+    return [argument.value for argument in call.arguments[1:] if isinstance(argument, Literal)]
 
 
 _CHECKS = {

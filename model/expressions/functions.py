@@ -100,19 +100,19 @@ def _bounded(name: str, low: int, high: int, optional: bool) -> Type:
 
 def _plus(arguments: Arguments) -> Type:
     optional = _check("+", arguments, Kind.INTEGER, Kind.INTEGER)
-    left, right = (each.type for each in arguments)
+    left, right = (argument.type for argument in arguments)
     return _bounded("+", left.low + right.low, left.high + right.high, optional)
 
 
 def _minus(arguments: Arguments) -> Type:
     optional = _check("-", arguments, Kind.INTEGER, Kind.INTEGER)
-    left, right = (each.type for each in arguments)
+    left, right = (argument.type for argument in arguments)
     return _bounded("-", left.low - right.high, left.high - right.low, optional)
 
 
 def _times(arguments: Arguments) -> Type:
     optional = _check("*", arguments, Kind.INTEGER, Kind.INTEGER)
-    left, right = (each.type for each in arguments)
+    left, right = (argument.type for argument in arguments)
     products = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
     return _bounded("*", min(products), max(products), optional)
 

@@ -42,7 +42,8 @@ def _exactly(part: str) -> Callable[[str], bool]:
 
 def _compiled(part: str) -> re.Pattern[str]:
     """``_`` is any character."""
-    return re.compile("".join("." if each == "_" else re.escape(each) for each in part), re.DOTALL)
+    pattern = "".join("." if character == "_" else re.escape(character) for character in part)
+    return re.compile(pattern, re.DOTALL)
 
 
 def _fixed(part: str) -> Callable[[str, int], bool]:

@@ -62,11 +62,11 @@ def _size(expression: Expression) -> tuple[int, int]:
     parts, levels = 0, 0
     waiting = [(expression, 1)]
     while waiting and parts <= MAX_NODES:
-        each, level = waiting.pop()
+        part, level = waiting.pop()
         parts += 1
         levels = max(levels, level)
-        if isinstance(each, Call):
-            waiting += ((argument, level + 1) for argument in each.arguments)
+        if isinstance(part, Call):
+            waiting += ((argument, level + 1) for argument in part.arguments)
     return parts, levels
 
 
@@ -105,7 +105,7 @@ class _Parser:
             raise self._error(f"expected {text}, not {self._peek.text or 'the end'}")
 
     def _call(self, function: str, at: int, *arguments: Expression) -> Call:
-        given = [Argument(each.type, _literal(each)) for each in arguments]
+        given = [Argument(argument.type, _literal(argument)) for argument in arguments]
         try:
             return Call(function, arguments, result_type(function, given))
         except ValueError as e:

@@ -41,15 +41,15 @@ def nodes(expression: Expression) -> Iterator[Expression]:
     """The expression and all its parts."""
     waiting = [expression]
     while waiting:
-        each = waiting.pop()
-        yield each
-        if isinstance(each, Call):
-            waiting += each.arguments
+        node = waiting.pop()
+        yield node
+        if isinstance(node, Call):
+            waiting += node.arguments
 
 
 def fields_of(expression: Expression) -> set[str]:
     """The names of the fields that the expression uses."""
-    return {each.name for each in nodes(expression) if isinstance(each, Field)}
+    return {node.name for node in nodes(expression) if isinstance(node, Field)}
 
 
 def known_not_null(condition: Expression) -> set[str]:

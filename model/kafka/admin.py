@@ -171,7 +171,7 @@ def failure_of(
     cause = cause_of(error, reported)
     why = hide(reason_of(cause))
     refused = isinstance(cause, KafkaException) and is_refusal(cause.args[0])
-    texts = [each.str() for each in reported]
+    texts = [kafka_error.str() for kafka_error in reported]
     obstacle = find_obstacle(servers, settings, source, why if refused else "", texts)
     return Failure(why, refused, obstacle)
 

@@ -31,7 +31,10 @@ _SKETCH_BITS = 12
 def grouped(derivation: Derivation) -> list[Column]:
     """The columns for ``agg``, with the names of the aggregates."""
     select = derivation.select
-    return [_grouped(each, select).alias(_state(each.name)) for each in derivation.aggregates]
+    return [
+        _grouped(aggregate, select).alias(_state(aggregate.name))
+        for aggregate in derivation.aggregates
+    ]
 
 
 def results(derivation: Derivation) -> list[Result]:
@@ -43,7 +46,7 @@ def results(derivation: Derivation) -> list[Result]:
     only = derivation.only
     if only is not None and only.function == "latest" and select is not None and not select.single:
         return _selected(select, F.col(_state(only.name)))
-    return [_result(each, select) for each in derivation.aggregates]
+    return [_result(aggregate, select) for aggregate in derivation.aggregates]
 
 
 def json_object(fields: Sequence[Result]) -> Column:
@@ -92,50 +95,50 @@ def _state(name: str) -> str:
     return f"#{name}"  # not the name of a field
 
 
-def _grouped(each: Aggregate, select: Select | None) -> Column:
-    of = each.expression
-    if each.function == "count":
+def _grouped(aggregate: Aggregate, select: Select | None) -> Column:
+    of = aggregate.expression
+    if aggregate.function == "count":
         return F.count(F.lit(1)) if of is None else F.count_if(condition(of))
     assert of is not None
-    if each.function == "sum":
+    if aggregate.function == "sum":
         total = F.sum(_exact(of))
         if of.type.kind is Kind.INTEGER:
-            total = bounded_sum(total, each.type).cast("long")
+            total = bounded_sum(total, aggregate.type).cast("long")
         return F.coalesce(total, F.lit(0).cast("long")) if of.type.optional else total
-    if each.function == "avg":
+    if aggregate.function == "avg":
         # The sum is exact: Spark's own average adds doubles, whose sum depends on their order.
         return F.try_divide(F.sum(_exact(of)).cast("double"), F.count(column(of)).cast("double"))
-    if each.function == "min":
+    if aggregate.function == "min":
         return F.min(column(of))
-    if each.function == "max":
+    if aggregate.function == "max":
         return F.max(column(of))
-    if each.function == "distinct":
+    if aggregate.function == "distinct":
         # A sketch that was never merged estimates by the order of its updates. The union of a
         # sketch with itself counts as merged, so the estimate depends on its registers alone.
         sketch = F.hll_sketch_agg(column(of), _SKETCH_BITS)
         return F.hll_sketch_estimate(F.hll_union(sketch, sketch))
     assert select is not None
     row = F.struct(*(column(value).alias(name) for name, value in _ranked(of, select)))
-    return F.max(row) if each.function == "latest" else F.max_by(row, row, each.k)
+    return F.max(row) if aggregate.function == "latest" else F.max_by(row, row, aggregate.k)
 
 
 def _ranked(by: Expression, select: Select) -> list[tuple[str, Expression]]:
     """What decides which record is the greatest: ``by``, then all selected values. So two records
     that are equal in all these values have the same result."""
-    first = next((each for each in select.values if each[1] == by), (_BY, by))
-    return [first, *(each for each in select.values if each != first)]
+    first = next((value for value in select.values if value[1] == by), (_BY, by))
+    return [first, *(value for value in select.values if value != first)]
 
 
 def _selected(select: Select, row: Column) -> list[Result]:
     return [(name, row[name], _fraction(of)) for name, of in select.values]
 
 
-def _result(each: Aggregate, select: Select | None) -> Result:
-    found = F.col(_state(each.name))
-    if each.function in ("min", "max") and each.expression is not None:
-        return each.name, found, _fraction(each.expression)
-    if each.function not in ("latest", "top_k"):
-        return each.name, found, None
+def _result(aggregate: Aggregate, select: Select | None) -> Result:
+    found = F.col(_state(aggregate.name))
+    if aggregate.function in ("min", "max") and aggregate.expression is not None:
+        return aggregate.name, found, _fraction(aggregate.expression)
+    if aggregate.function not in ("latest", "top_k"):
+        return aggregate.name, found, None
     assert select is not None
 
     def value(row: Column) -> Column:
@@ -145,10 +148,10 @@ def _result(each: Aggregate, select: Select | None) -> Result:
             return _json_value(of, fraction)
         return F.struct(*(_json_value(of, form).alias(name) for name, of, form in fields))
 
-    if each.function == "top_k":
-        return each.name, F.transform(found, value), None
+    if aggregate.function == "top_k":
+        return aggregate.name, F.transform(found, value), None
     [(_, of, fraction), *_] = _selected(select, found)
-    return (each.name, of, fraction) if select.single else (each.name, value(found), None)
+    return (aggregate.name, of, fraction) if select.single else (aggregate.name, value(found), None)
 
 
 def _exact(of: Expression) -> Column:

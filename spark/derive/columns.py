@@ -54,7 +54,7 @@ def _of(make: Callable[..., Column], argument: _Argument | None = None) -> _Make
     argument, by default the argument's value."""
 
     def call(expression: Call, names: Columns) -> Column:
-        return make(*((argument or column)(each, names) for each in expression.arguments))
+        return make(*((argument or column)(operand, names) for operand in expression.arguments))
 
     return call
 
@@ -63,7 +63,7 @@ def _arithmetic(make: Callable[..., Column]) -> _Make:
     """Computes in 64 bits if 32 bits may not be enough. The types ensure that 64 bits are."""
 
     def call(expression: Call, names: Columns) -> Column:
-        found = [long(each, names) for each in expression.arguments]
+        found = [long(operand, names) for operand in expression.arguments]
         if not _fits_32(expression) and all(map(_stays_32, expression.arguments)):
             found[0] = found[0].cast("long")
         return make(*found)
@@ -284,7 +284,7 @@ _CALLS: dict[str, _Make] = {
 
 def key_parts(derivation: Derivation, names: Columns | None = None) -> list[Column]:
     """The parts of a key as text."""
-    return [text(each, names) for each in derivation.key]
+    return [text(expression, names) for expression in derivation.key]
 
 
 def key_column(derivation: Derivation, names: Columns | None = None) -> Column:

@@ -89,7 +89,9 @@ class DerivedDecoder:
 
     def _record_columns(self) -> dict[str, Column]:
         """The fields of the record that the view uses, as columns of RAW_RECORD."""
-        used = {name for each in expressions(self.derivation) for name in fields_of(each)}
+        used = {
+            name for expression in expressions(self.derivation) for name in fields_of(expression)
+        }
         used.update(self.derivation.identity)
         time = self.derivation.time
         if time is not None and time.field not in self._value_fields():
@@ -129,7 +131,11 @@ class DerivedDecoder:
 def expressions(derivation: Derivation) -> Iterator[Expression]:
     """All expressions of a view."""
     yield from derivation.key
-    yield from (each.expression for each in derivation.aggregates if each.expression is not None)
+    yield from (
+        aggregate.expression
+        for aggregate in derivation.aggregates
+        if aggregate.expression is not None
+    )
     if derivation.select is not None:
         yield from (of for _, of in derivation.select.values)
     if derivation.each is not None:
@@ -137,9 +143,9 @@ def expressions(derivation: Derivation) -> Iterator[Expression]:
     if derivation.time is not None:
         yield derivation.time.expression
     yield from (join.on for join in derivation.joins)
-    for each in (derivation.require, derivation.filter):
-        if each is not None:
-            yield each
+    for test in (derivation.require, derivation.filter):
+        if test is not None:
+            yield test
 
 
 def _if_counted(derivation: Derivation, wrong: Column, names: Columns) -> Column:
@@ -170,13 +176,13 @@ def _of_rows(derivation: Derivation, check: _Check, names: Columns) -> Column:
 
 def _checks(derivation: Derivation) -> Iterator[tuple[_Check, str]]:
     """What makes a row unusable, and the reason."""
-    texts = [each for each in derivation.key if each.type.kind is Kind.STRING]
-    if texts:
+    strings = [part for part in derivation.key if part.type.kind is Kind.STRING]
+    if strings:
         yield (
             lambda names: F.octet_length(key_column(derivation, names)) > MAX_KEY_BYTES,
             f"key: more than {MAX_KEY_BYTES} bytes",
         )
-    if texts and len(derivation.key) > 1:
+    if strings and len(derivation.key) > 1:
         separator = F.lit(derivation.separator)
         yield (
             lambda names: reduce(
@@ -199,11 +205,11 @@ def _long_values(derivation: Derivation) -> Iterator[tuple[str, _Values, int]]:
     """Parts of the value that may be long: their name, expressions and greatest length."""
     parts: list[tuple[str, _Values, int]] = []
     selected = derivation.select.values if derivation.select else ()
-    for each in derivation.aggregates:
-        if each.function in ("latest", "top_k"):
-            parts.append((each.name, selected, each.k or 1))
-        elif each.function in ("min", "max") and each.expression is not None:
-            parts.append((each.name, ((each.name, each.expression),), 1))
+    for aggregate in derivation.aggregates:
+        if aggregate.function in ("latest", "top_k"):
+            parts.append((aggregate.name, selected, aggregate.k or 1))
+        elif aggregate.function in ("min", "max") and aggregate.expression is not None:
+            parts.append((aggregate.name, ((aggregate.name, aggregate.expression),), 1))
     parts = [
         (name, values, times)
         for name, values, times in parts

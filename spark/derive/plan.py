@@ -132,7 +132,7 @@ def _with_double_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
     function for that."""
     for batch in batches:
         numbers = batch.column("value").to_pylist()
-        packed = [None if each is None else _DOUBLE.pack(each) for each in numbers]
+        packed = [None if number is None else _DOUBLE.pack(number) for number in numbers]
         yield batch.set_column(
             batch.schema.get_field_index("value"), "value", pa.array(packed, pa.binary())
         )

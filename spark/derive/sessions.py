@@ -90,7 +90,7 @@ class Sessions:
             for name, function in self.aggregates
         ]
         return StructType(
-            [StructField(self.key, key), *(StructField(*each) for each in (*names, *results))]
+            [StructField(self.key, key), *(StructField(*column) for column in (*names, *results))]
         )
 
     def _single(self, records: pd.DataFrame) -> Iterator[Session]:
@@ -98,7 +98,7 @@ class Sessions:
         columns = [records[f"#n{n}"].tolist() for n in range(len(self.functions))]
         rows = zip(*columns, strict=True) if columns else iter([()] * len(times))
         for time, row in zip(times, rows, strict=True):
-            numbers = tuple(None if each is None else int(each) for each in row)
+            numbers = tuple(None if number is None else int(number) for number in row)
             yield Session(time, time, numbers, self.functions)
 
     def _unpacked(self, content: bytes) -> list[Session]:
@@ -113,8 +113,10 @@ class Sessions:
         import pandas as pd  # only in Spark's workers: it takes half a second
 
         nothing = (None,) * len(self.aggregates)
-        rows = [(key, each.start, each.end, False, *nothing) for each in ended]
-        rows += [(key, each.start, each.end, True, *self._results(each)) for each in changed]
+        rows = [(key, session.start, session.end, False, *nothing) for session in ended]
+        rows += [
+            (key, session.start, session.end, True, *self._results(session)) for session in changed
+        ]
         frame = pd.DataFrame(rows, columns=self.columns(LongType()).names)
         types = {START: "int64", END: "int64", LIVE: "bool"}
         types |= {
@@ -139,12 +141,12 @@ def sessions(rows: DataFrame, derivation: Derivation, key: str) -> DataFrame:
     the session), and a column for each aggregate."""
     assert derivation.session is not None
     assert derivation.time is not None
-    numbers = [number for each in derivation.aggregates for number in _numbers(each)]
+    numbers = [number for aggregate in derivation.aggregates for number in _numbers(aggregate)]
     made = Sessions(
         key,
         derivation.session,
         tuple(function for function, _ in numbers),
-        tuple((each.name, each.function) for each in derivation.aggregates),
+        tuple((aggregate.name, aggregate.function) for aggregate in derivation.aggregates),
     )
     # As text, because pandas would turn numbers with nulls into doubles, which lose digits.
     columns = [of.cast("string").alias(f"#n{n}") for n, (_, of) in enumerate(numbers)]
@@ -168,24 +170,26 @@ def sessions(rows: DataFrame, derivation: Derivation, key: str) -> DataFrame:
     return groups.applyInPandasWithState(update, schema, _STATE, "update", timeout)
 
 
-def _numbers(each: Aggregate) -> Iterator[tuple[str, Column]]:
+def _numbers(aggregate: Aggregate) -> Iterator[tuple[str, Column]]:
     """Yields for each number of an aggregate: the function that joins it, and its column."""
-    of = each.expression
-    if each.function == "count":
+    of = aggregate.expression
+    if aggregate.function == "count":
         counts = F.lit(True) if of is None else condition(of)
         yield "sum", counts.cast("long")
         return
     assert of is not None
     number = long(of)
-    if each.function == "sum":
+    if aggregate.function == "sum":
         yield "sum", F.coalesce(number, F.lit(0)) if of.type.optional else number
-    elif each.function == "avg":
+    elif aggregate.function == "avg":
         yield "sum", number
         yield "sum", F.when(column(of).isNotNull(), F.lit(1).cast("long")).otherwise(0)
     else:
-        yield each.function, number
+        yield aggregate.function, number
 
 
-def _packed(sessions_: Iterable[Session]) -> bytes:
+def _packed(merged_sessions: Iterable[Session]) -> bytes:
     # not orjson: a sum may have more than 64 bits
-    return json.dumps([(each.start, each.end, each.numbers) for each in sessions_]).encode()
+    return json.dumps(
+        [(session.start, session.end, session.numbers) for session in merged_sessions]
+    ).encode()

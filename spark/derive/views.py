@@ -20,8 +20,8 @@ def derived_view(entry: entries.View) -> View | None:
         sources=(
             Source(derivation.source, DerivedDecoder(derivation)),
             *(
-                Source(each.source, TableDecoder(each.fields, each.rows, each.paths), True)
-                for each in derivation.joins
+                Source(join.source, TableDecoder(join.fields, join.rows, join.paths), True)
+                for join in derivation.joins
             ),
         ),
         topic=entry.topic,

@@ -176,11 +176,11 @@ class _Walk:
             return name
         node = self._parsed[name]
         kept = {"name", "aliases", "symbols", "size", "default"}
-        written: dict[str, Any] = {each: node[each] for each in kept & node.keys()}
+        written: dict[str, Any] = {attribute: node[attribute] for attribute in kept & node.keys()}
         written |= {"type": node["type"], **_logical(node)}
         self._open.add(name)
         if "fields" in node:
-            written["fields"] = [self._field(each, path) for each in node["fields"]]
+            written["fields"] = [self._field(attribute, path) for attribute in node["fields"]]
         self._open.discard(name)
         self.named[name] = written
         return written
@@ -287,8 +287,8 @@ def _check_logical_types(
                 of = wrote[name], writer_named, reads[name], reader_named
                 _check_logical_types(*of, f"{path}[]")
         # as fastavro finds the fields
-        by_name = {alias: each for each in reads.get("fields", ()) for alias in _aliases(each)}
-        by_name |= {each["name"]: each for each in reads.get("fields", ())}
+        by_name = {alias: field for field in reads.get("fields", ()) for alias in _aliases(field)}
+        by_name |= {field["name"]: field for field in reads.get("fields", ())}
         for field in wrote.get("fields", ()):
             if (found := by_name.get(field["name"])) is not None:
                 of = field["type"], writer_named, found["type"], reader_named

@@ -96,9 +96,9 @@ class Checks:
         return hash(self.checks)
 
     def __call__(self, fields: Fields) -> str | None:
-        return next((each.reason for each in self.checks if each.is_violated(fields)), None)
+        return next((check.reason for check in self.checks if check.is_violated(fields)), None)
 
     def column(self) -> Column:
         """The same reason as a column, for rows with the fields."""
-        reasons = (F.when(each.violated(), F.lit(each.reason)) for each in self.checks)
+        reasons = (F.when(check.violated(), F.lit(check.reason)) for check in self.checks)
         return F.coalesce(F.lit(None).cast("string"), *reasons)

@@ -137,7 +137,7 @@ class ProtobufReader:
     def _single(self, field: Any, within: tuple[str, ...]) -> Column:
         """The column of a field's value, or of one of its items."""
         if field.enum_type is not None:
-            names = {each.number: each.name for each in field.enum_type.values}
+            names = {value.number: value.name for value in field.enum_type.values}
             return StringType(), lambda number: names.get(number) or str(number)
         message = field.message_type
         if message is None:
@@ -182,10 +182,10 @@ def _to_field(field: Any, value: Any, within: tuple[str, ...]) -> Any:
     if message is not None and message.GetOptions().map_entry:
         of_key, of_value = (message.fields_by_name[name] for name in ("key", "value"))
         return {
-            _to_scalar(of_key, key): _to_item(of_value, each, within) for key, each in value.items()
+            _to_scalar(of_key, key): _to_item(of_value, item, within) for key, item in value.items()
         }
     if field.is_repeated:
-        return [_to_item(field, each, within) for each in value]
+        return [_to_item(field, item, within) for item in value]
     return _to_item(field, value, within)
 
 

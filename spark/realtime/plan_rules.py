@@ -74,8 +74,10 @@ def nodes(rows: DataFrame) -> Iterator[Node]:
 
 def _nodes(plan: Any, python: Any) -> Iterator[Node]:
     expressions = plan.expressions()
-    found = (expressions.apply(number) for number in range(expressions.size()))
-    yield Node(plan.nodeName(), any(each.containsPattern(python) for each in found))
+    has_python = any(
+        expressions.apply(number).containsPattern(python) for number in range(expressions.size())
+    )
+    yield Node(plan.nodeName(), has_python)
     children = plan.children()
     for number in range(children.size()):
         yield from _nodes(children.apply(number), python)

@@ -75,8 +75,8 @@ def _frame(client: str, ended: Iterable[Session], changed: Iterable[Session]) ->
     import pandas as pd  # only in Spark's workers: it takes half a second
 
     rows: list[tuple[Any, ...]]
-    rows = [(client, each.start, each.end, None, None) for each in ended]
-    rows += [(client, *each) for each in changed]
+    rows = [(client, visit.start, visit.end, None, None) for visit in ended]
+    rows += [(client, *visit) for visit in changed]
     names = ["client", "start", "end", "requests", "bytes"]
     return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(names[1:], "Int64"))
 

@@ -84,7 +84,7 @@ class InstanceCommands:
     async def _other_takes_part(self) -> bool:
         """Whether another instance answers that is neither drained nor stopping."""
         me = self._context.group.me
-        others = [each for each in self._context.group.topology.members if each.id != me.id]
+        others = [member for member in self._context.group.topology.members if member.id != me.id]
         for first in range(0, len(others), _ASKED_AT_ONCE):
             asked = others[first : first + _ASKED_AT_ONCE]
             statuses = await asyncio.to_thread(self._peers.ask, asked)

@@ -55,7 +55,7 @@ class ReplicaRoute:
         key = reads.parse_raw_key(key_bytes(text)) if is_encoded else reads.parse_key(text)
         partition = reads.partition(key)
         holders = self._group.topology.holders_of(view.name, partition)[:MAX_REPLICAS]
-        answers = await asyncio.gather(*(self._ask(each, view, key) for each in holders))
+        answers = await asyncio.gather(*(self._ask(holder, view, key) for holder in holders))
         active = self._group.topology.active_of(view.name, partition)
         document = {
             "partition": partition,

@@ -20,7 +20,7 @@ Ask = Callable[[str, str, Inference], str | None]
 NO_VALUE = "-"
 """The answer that omits an optional field."""
 
-_NEEDS_SCHEMA = tuple(each.name for each in SCHEMA_FORMATS)
+_NEEDS_SCHEMA = tuple(schema_format.name for schema_format in SCHEMA_FORMATS)
 _CHOICES: Mapping[str, Sequence[str]] = {
     "key": tuple(KEY_CODECS),
     "value": tuple(VALUE_CODECS),

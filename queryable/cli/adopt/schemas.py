@@ -182,7 +182,7 @@ def _by_source(source: FetchedSchemas, inferred: Inference, samples: Sequence[by
 
 
 def _needs_schemas(inferred: Inference) -> bool:
-    return any(each.name == inferred.value for each in SCHEMA_FORMATS)
+    return any(schema_format.name == inferred.value for schema_format in SCHEMA_FORMATS)
 
 
 def _is_valid(codec: Codec, raw: bytes) -> bool:

@@ -51,4 +51,4 @@ def wrong(subject: str, message: str, action: str) -> Finding:
 
 def has_errors(findings: Iterable[Finding]) -> bool:
     """Whether a finding is wrong; warnings do not count."""
-    return any(each.status == WRONG for each in findings)
+    return any(finding.status == WRONG for finding in findings)

@@ -69,7 +69,7 @@ def _action(view: View, what: str, inferred: Inference) -> str:
         framed = "" if inferred.schema is None else f', {what}_schema = "{inferred.schema}"'
         formats = f'"{inferred.value}"'
         if inferred.value is None:
-            formats = " or ".join(f'"{each.name}"' for each in SCHEMA_FORMATS)
+            formats = " or ".join(f'"{schema_format.name}"' for schema_format in SCHEMA_FORMATS)
             framed += " and a table [schemas]"
         return f"set {what} = {formats}{framed} in {table}, or to what the producers write"
     store = " and store" if what == "key" else ""

@@ -48,7 +48,7 @@ def read_settings(environment: Mapping[str, str]) -> tuple[Settings, list[Findin
         findings.append(
             wrong("settings", problems_of(error), "correct these environment variables")
         )
-        names = {str(name) for each in error.errors() for name in each["loc"]}
+        names = {str(name) for problem in error.errors() for name in problem["loc"]}
         return Settings(**{name: Settings.model_fields[name].default for name in names}), findings
     if not findings:
         count = sum(name.startswith(_PREFIX) for name in environment)

@@ -24,8 +24,8 @@ def check_schemas(
     """About records with Confluent's frame, and the deletions among them. Waits for the source."""
     if source is None:
         return
-    keys = [view.layout.bare_key(each.key) for each in sample if each.key is not None]
-    values = [each.value for each in sample if each.value is not None]
+    keys = [view.layout.bare_key(record.key) for record in sample if record.key is not None]
+    values = [record.value for record in sample if record.value is not None]
     for what, codec, records in (
         ("key", view.key_codec, keys),
         ("value", view.record_codec, values),

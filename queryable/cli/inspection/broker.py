@@ -98,7 +98,7 @@ class Broker:
             except KafkaException:
                 self._admin.poll(0)  # calls error_cb
                 raise
-        advertised = [(str(each.host), each.port) for each in metadata.brokers.values()]
+        advertised = [(str(broker.host), broker.port) for broker in metadata.brokers.values()]
         obstacle = find_advertised_obstacle(self.servers, advertised, self._kafka, self._source)
         if obstacle is not None:
             raise self._no_broker(obstacle, "")

@@ -10,5 +10,5 @@ def duration_text(ms: int) -> str:
     """In the syntax of views.toml: at most nine digits. A longer number is rounded up to a larger
     unit."""
     short = [(unit, size) for unit, size in _UNITS if -(-ms // size) < 10**9]
-    unit, size = next((each for each in short if ms % each[1] == 0), short[-1])
+    unit, size = next((pair for pair in short if ms % pair[1] == 0), short[-1])
     return f"{-(-ms // size)}{unit}"

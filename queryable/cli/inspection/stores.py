@@ -31,7 +31,7 @@ MAX_TIME = 1 << 43
 
 def infer_store(config: Mapping[str, str], records: Sequence[SampledRecord]) -> Inference:
     """Uses the topic's configuration, and the ends of record keys for window or session."""
-    policy = {each.strip() for each in config.get("cleanup.policy", "compact").split(",")}
+    policy = {policy.strip() for policy in config.get("cleanup.policy", "compact").split(",")}
     if policy == {"compact"}:
         if int(config.get("min.compaction.lag.ms") or 0) > DAY:
             return Inference(

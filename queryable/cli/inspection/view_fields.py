@@ -48,7 +48,7 @@ def infer_view(
         "retention": _infer_retention(store.value or "", config),
         "partitioner": infer_partitioner(keys, partitions),
     }
-    return {name: each for name, each in fields.items() if each is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _infer_format(
