@@ -5,7 +5,7 @@ instance per core. Invalid settings end the process with a message and exit code
 before the fork. If it cannot start for another reason, such as a full disk, the code is 3.
 
 The arbiter imports only what it needs: it would keep a copy of every page of memory to which the
-worker writes. That is a third of them, because each object has a counter of references.
+worker writes. That is a third of the pages, because each object has a reference count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import mmap
 import sys
 from typing import Any
 
-gc.disable()  # imports leave no garbage, and the collector would take a tenth of their time
+gc.disable()  # imports leave no garbage, and collections would take a tenth of their time
 
 from backend.instance.constants import Constants
 from backend.instance.settings import Settings, check_port, load_settings, read_views
@@ -34,7 +34,7 @@ def _check_security(settings: Settings) -> None:
     from backend.security.certificates import Certificates
     from backend.security.configuration import token_keys
 
-    token_keys(settings)  # checks what it is given
+    token_keys(settings)  # raises an error for invalid settings
     Certificates(settings)
 
 
@@ -83,18 +83,19 @@ def _application() -> ServerApplication:
         sys.exit(3)  # with another status, gunicorn would start the next worker
 
 
-_LOOK_EVERY = 10.0  # s between two looks of the arbiter at its worker; a signal wakes it at once
+# s between the arbiter's checks of its worker; a signal wakes the arbiter immediately
+_CHECK_INTERVAL = 10.0
 
 
 def when_ready(arbiter: Any) -> None:
-    """gunicorn's hook: its arbiter would look each second. With this interval, it ends a worker
-    that hangs after 60 to 70 s."""
+    """gunicorn's hook: without it, the arbiter would check its worker each second. With this
+    interval, it ends a worker that hangs after 60 to 70 s."""
     wait = arbiter.wait_for_signals
-    arbiter.wait_for_signals = lambda timeout: wait(timeout=max(timeout, _LOOK_EVERY))
+    arbiter.wait_for_signals = lambda timeout: wait(timeout=max(timeout, _CHECK_INTERVAL))
 
 
 def on_exit(_arbiter: object) -> None:
-    """gunicorn's hook: it would end with the worker's status."""
+    """gunicorn's hook. Without it, the arbiter would end with the worker's status."""
     if _found_in_worker[0]:
         sys.exit(2)
 

@@ -77,14 +77,14 @@ class Target:
 
     bound: float
     at_least: bool = False
-    of_ratio: bool = False
+    is_ratio: bool = False
 
     def met(self, value: float) -> bool:
         return value >= self.bound if self.at_least else value <= self.bound
 
     def __str__(self) -> str:
         bound = f"{'≥' if self.at_least else '≤'} {number(self.bound)}"
-        return f"ratio {bound}" if self.of_ratio else bound
+        return f"ratio {bound}" if self.is_ratio else bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Comparison:
         """Whether the target is met; None if there is no target, or if its ratio is None."""
         if self.target is None:
             return None
-        value = self.ratio if self.target.of_ratio else self.ours
+        value = self.ratio if self.target.is_ratio else self.ours
         return None if value is None else self.target.met(value.median)
 
     @property
@@ -264,7 +264,7 @@ class Report:
         }
 
     def write(self, path: Path) -> None:
-        """Replaces the file at once, so that it is complete after each interruption."""
+        """Replaces the file atomically, so that it is complete after each interruption."""
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_suffix(".new")
         new.write_text(json.dumps(self.document(), indent=1, ensure_ascii=False) + "\n")

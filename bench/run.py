@@ -1,7 +1,7 @@
 """A run: measures group after group, and keeps the report after each measurement.
 
-A group that fails is recorded, and the others are measured. The run ends at once only if there is
-no broker, or after an interruption.
+A group that fails is recorded, and the others are measured. The run ends immediately only if there
+is no broker, or after an interruption.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@
     ├── TooManyRequests     429  above a quota; always with Retry-After
     ├── QueryFailed         500  only in the KIQR dialect, whose clients expect it
     └── Unavailable         503  temporarily unavailable; always with Retry-After
-        ├── RetryLater               no other instance can answer at once
+        ├── RetryLater               no other instance can answer immediately
         └── NonRetryable             a retry does not help, here or on another instance
 
 Codes are stable: clients may compare them. The detail is for people. It says what is wrong, where,
@@ -181,8 +181,8 @@ class Unavailable(Problem):
 
 
 class RetryLater(Unavailable):
-    """A later retry may help, but no other instance can answer at once: this instance has asked all
-    instances that could answer. A proxy passes this error on without a retry: its budget for
+    """A later retry may help, but no other instance can answer immediately: this instance has asked
+    all instances that could answer. A proxy passes this error on without a retry: its budget for
     retries is for failures of instances, and clients could use up the budget."""
 
 

@@ -54,8 +54,8 @@ class Progress:
     broker (the last stable offset, which read_committed consumers can reach); None before the first
     fetch. While a transaction is open, the log continues after `end`, up to the high watermark:
     these records count for the staleness, not for the lag. The store partition becomes answerable
-    at `target_offset`, or at once if it is `answerable` from the start, and stays answerable with
-    any lag, until `stop`. If it is not `verified` from the start, it does not answer before
+    at `target_offset`, or immediately if it is `answerable` from the start, and stays answerable
+    with any lag, until `stop`. If it is not `verified` from the start, it does not answer before
     `verify`.
     """
 

@@ -22,7 +22,7 @@ local RETRY_S = 2
 _M.CHECK_S = 10
 
 -- by host and port: {address, is_open, tried_at}; is_open: whether it has accepted a connection
-local found = {}
+local chosen = {}
 
 local function contains(list, item)
     for _, candidate in ipairs(list) do
@@ -59,7 +59,7 @@ end
 --- Returns the address of a host, and whether it is certain: the backend is known to listen there,
 -- or the host has no other address. Returns nil if the host has no address. in_use: the address
 -- that was used before, perhaps by another worker, or nil.
-function _M.of(host, port, in_use)
+function _M.choose(host, port, in_use)
     local now = clock.steady()
     local addresses = resolver.addresses(host, now, in_use)
     if #addresses < 2 then
@@ -68,23 +68,23 @@ function _M.of(host, port, in_use)
     local name = host .. ":" .. port
     -- a resolver may change the order each time, and workers must not replace each other's choice
     local preferred = contains(addresses, in_use) and in_use or addresses[1]
-    local known = found[name]
+    local known = chosen[name]
     if not known or known.address ~= preferred
         or now >= known.tried_at + (known.is_open and _M.CHECK_S or RETRY_S)
     then
         local open = first_open(addresses, port, preferred)
         known = { address = open or preferred, is_open = open ~= nil, tried_at = now }
-        found[name] = known
+        chosen[name] = known
     end
     return known.address, known.is_open
 end
 
---- The address of a host that has backends at these ports: see `of`.
-local function of_any(host, ports, in_use)
+--- The address of a host that has backends at these ports: see `choose`.
+local function choose_any(host, ports, in_use)
     local address = in_use
     for _, port in ipairs(ports) do
         local is_known
-        address, is_known = _M.of(host, port, address)
+        address, is_known = _M.choose(host, port, address)
         if is_known then
             break
         end
@@ -95,7 +95,7 @@ end
 --- The addresses of all processors of a topology document, by host. in_use: the addresses that were
 -- used before, by host, or nil. Connections to all hosts are tried at the same time, and the worker
 -- does other work between look-ups.
-function _M.of_all(processors, in_use)
+function _M.choose_all(processors, in_use)
     local hosts, ports_of = {}, {}
     for _, processor in ipairs(processors) do
         local host, port = processor.host, processor.port
@@ -109,7 +109,7 @@ function _M.of_all(processors, in_use)
     local by_host, threads = {}, {}
     for i, host in ipairs(hosts) do
         local began = clock.steady()
-        threads[i] = ngx.thread.spawn(of_any, host, ports_of[host], in_use and in_use[host])
+        threads[i] = ngx.thread.spawn(choose_any, host, ports_of[host], in_use and in_use[host])
         if clock.steady() - began > BLOCKED_S then
             ngx.sleep(NEXT_TURN_S)
         end

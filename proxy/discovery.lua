@@ -159,15 +159,15 @@ local function read_from(backend, address, takes_older)
     if type(document) ~= "table" or type(document.processors) ~= "table" then
         return false, "invalid topology"
     end
-    local of = source and source.processors.application_id
-    if current_deployment.is_stranger(backend, document.application_id, of) then
+    local known_id = source and source.processors.application_id
+    if current_deployment.is_stranger(backend, document.application_id, known_id) then
         return false, "an instance of another deployment"
     end
     current_deployment.learn(document.service, document.application_id)
     if not current_deployment.is(document.application_id) then
         return false
     end
-    local resolved = addresses.of_all(document.processors, source and source.addresses)
+    local resolved = addresses.choose_all(document.processors, source and source.addresses)
     -- another worker may have stored a newer one while this worker waited
     load_shared()
     local replaces = takes_older and is_forgotten() and current.epoch or nil
@@ -246,11 +246,11 @@ end
 
 --- Rebuilds the topology if the address of a host has changed, which changes no epoch.
 local function update_addresses()
-    local of = source
-    local resolved = addresses.of_all(of.processors.processors, of.addresses)
+    local before = source
+    local resolved = addresses.choose_all(before.processors.processors, before.addresses)
     -- another worker may have read a newer one meanwhile
     load_shared()
-    if source ~= of then
+    if source ~= before then
         return
     end
     for host, address in pairs(resolved) do

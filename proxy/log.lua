@@ -44,8 +44,8 @@ local function observe_other(var, seconds)
     else
         route = labels.route(uri)
         local current = discovery.topology()
-        local of = current and query.view_of(uri, current.views)
-        view = of and of.name or ""
+        local queried = current and query.view_of(uri, current.views)
+        view = queried and queried.name or ""
     end
     local role = labels.role(var.upstream_http_served_by)
     latencies.observe(latencies.series(route, view, role, ngx.status), seconds)

@@ -138,7 +138,7 @@ function _M.init_worker()
 end
 
 --- A gauge of each worker's topology.
-local function of_workers(name, help, field)
+local function topology_gauge(name, help, field)
     local lines = {}
     for worker = 0, ngx.worker.count() - 1 do
         local value = shared:get(TOPOLOGY .. worker .. ":" .. field)
@@ -191,9 +191,9 @@ function _M.render()
                    get("denied_retries"))
         .. counter("fallbacks_total", "Requests sent to other backends: no replica was reached.",
                    get("fallbacks"))
-        .. of_workers("topology_confirmed_timestamp_seconds",
+        .. topology_gauge("topology_confirmed_timestamp_seconds",
                       "When a backend last confirmed the topology of this worker.", "confirmed")
-        .. of_workers("topology_epoch_timestamp_seconds",
+        .. topology_gauge("topology_epoch_timestamp_seconds",
                       "Time of the topology epoch of this worker (leader's clock).", "epoch")
         .. build_info()
         .. latencies.render()

@@ -1,9 +1,9 @@
 --- Detects that newer workers will replace this one, which then keeps no client connection open.
 --
 -- On a reload nginx starts the new workers, and stops the old ones 0.1 s later. These close idle
--- connections at once, even while a request arrives on them: the client sees a reset. So the old
--- workers answer with `Connection: close` as soon as nginx has read the new configuration, and busy
--- clients have moved to the new workers before the old ones stop.
+-- connections immediately, even while a request arrives on them: the client sees a reset. So the
+-- old workers answer with `Connection: close` as soon as nginx has read the new configuration, and
+-- busy clients have moved to the new workers before the old ones stop.
 
 local _M = {}
 

@@ -129,10 +129,10 @@ local function route(var, uri, began)
     end
     -- point_reads may have counted it
     if current.views.have_quotas and var.queryable_counted == "" then
-        local of = view or query.view_of(uri, current.views)
-        local wait = of and of.quota and count(var, of)
+        local queried = view or query.view_of(uri, current.views)
+        local wait = queried and queried.quota and count(var, queried)
         if wait then
-            metrics.count_over_quota(of.name)
+            metrics.count_over_quota(queried.name)
             return problem.send("quota-exceeded", math.ceil(wait))
         end
     end
@@ -149,8 +149,8 @@ local function route(var, uri, began)
     local waits = is_history or is_point and (not partition or is_in_several or may_wait(uri))
     local any = current
     if current.views.differ then
-        local of = view or query.view_of(uri, current.views)
-        any = of and of.holders or current
+        local queried = view or query.view_of(uri, current.views)
+        any = queried and queried.holders or current
     end
     return choose_candidates(any, replicas, is_point, waits, began, label,
                              var.queryable_refused_by)

@@ -168,8 +168,8 @@ local function build_views(processors)
         if type(quotas) == "table" and quotas[name] then
             -- "orders" and "orders@2" are one view while version 2 is current
             local base = name:match("^[^@]*")
-            local of = declared.version and base .. "@" .. declared.version or name
-            view.quota = quota.parse(of, quotas[name])
+            local label = declared.version and base .. "@" .. declared.version or name
+            view.quota = quota.parse(label, quotas[name])
             have_quotas = have_quotas or view.quota ~= nil
         end
         by_name[name] = view

@@ -47,7 +47,7 @@ _DEFAULTS = {
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
     "spark.sql.streaming.stopTimeout": "20s",
     # A RocksDB instance has at most two write buffers of 16 MB and a cache of 8 MB, and some two
-    # bytes per row for its filters and indexes. With one memory for all instances
+    # bytes per row for its filters and indexes. If all instances share one memory
     # (boundedMemoryUsage), filters compete with data for a place in the cache: with ten million
     # rows a read takes 100 times as long (docs/spark/state.md).
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "false",
@@ -109,7 +109,7 @@ def settings(
     logging_options = f"-Dlog4j2.configurationFile={LOG_CONFIG} -Dqueryable.log.level={log_level}"
     java_options = chosen.get("spark.driver.extraJavaOptions", "")
     if temporary is not None:
-        # of several such options, the last one counts: the user's
+        # the last one of several such options counts, so the user's option wins
         java_options = f'"-Djava.io.tmpdir={temporary}" {java_options}'
     chosen["spark.driver.extraJavaOptions"] = f"{java_options} {logging_options}".strip()
     return chosen | spark_values()

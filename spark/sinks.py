@@ -98,7 +98,7 @@ def write_rows(rows: DataFrame, topic: str, kafka: Kafka, partitions: int) -> No
 
 
 def _options(kafka: Kafka, topic: str | None, is_real_time: bool) -> dict[str, str]:
-    # In real-time mode each record is sent at once.
+    # In real-time mode each record is sent immediately.
     linger = "0" if is_real_time else "5"
     options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms=linger)
     return options if topic is None else {**options, "topic": topic}

@@ -41,7 +41,7 @@ PATIENCE = 5.0
 """Seconds that a command waits, if it does not say how long."""
 
 MAX_PATIENCE = 50
-"""The most seconds that a command may wait: less than nginx waits for an answer."""
+"""The longest time (s) that a command may wait: less than nginx waits for an answer."""
 
 _STEP = 0.2  # s
 
@@ -50,9 +50,9 @@ _N = TypeVar("_N", int, float)
 
 @dataclass(frozen=True)
 class Missing:
-    """Why a view is not complete. `may_end`: whether that may change by itself. `lag`: the records
-    that are missing. `seconds_left`: an estimate of the time until it is complete. Both are None if
-    they are not known."""
+    """Why a view is not complete. `may_end`: whether it may become complete by itself. `lag`: the
+    records that are missing. `seconds_left`: an estimate of the time until it is complete. Both are
+    None if they are not known."""
 
     why: str
     may_end: bool = True
@@ -111,7 +111,7 @@ class Completeness:
         self._moment = moment
         self._max_lag = max_lag
         self._at_once = at_once
-        # when the topic of a view had everything that its pipeline makes of the sources
+        # by view: the time when its topic had all results from the sources
         self._written: dict[str, float] = {}
         self._paces: dict[tuple[str, str], _Pace] = {}
 
@@ -144,8 +144,8 @@ class Completeness:
             hashes = declared_by(status, view.base).get("hashes", {})
             if hashes.get(str(view.version)) != view.hash:
                 return Missing(
-                    f"instance {member.id} does not declare it, or differently: give all instances "
-                    "the same views.toml",
+                    f"instance {member.id} does not declare it, or declares it differently: give "
+                    "all instances the same views.toml",
                     may_end=False,
                 )
         return None
@@ -246,7 +246,7 @@ class Completeness:
 
     @property
     def _most(self) -> str:
-        return "" if self._max_lag is None else f"; the most is {self._max_lag:,}"
+        return "" if self._max_lag is None else f"; at most {self._max_lag:,} may be missing"
 
     def _pace(self, view: View, part: str) -> _Pace:
         return self._paces.setdefault((view.name, part), _Pace())

@@ -56,8 +56,8 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
 
 def broker_document(context: InstanceContext, now: float) -> dict[str, Any] | None:
     """{"silent_ms": time since the broker last answered, "is_silent": whether the lag is unknown
-    because of it}; None if it has not answered yet, or nothing is asked of it: this instance has no
-    partitions, or the topics do not exist."""
+    because of this}; None if it has not answered yet, or is not asked anything: this instance has
+    no partitions, or the topics do not exist."""
     polled = [m.fetched_boot_time for m in list(context.metadata_poller.latest.values())]
     if not polled:
         return None
@@ -67,7 +67,7 @@ def broker_document(context: InstanceContext, now: float) -> dict[str, Any] | No
 
 
 def requests_document(context: InstanceContext) -> dict[str, Any]:
-    """{"per_second", "p99_ms": None without requests}, of the last minute."""
+    """{"per_second", "p99_ms": None without requests}, for the last minute."""
     recent = context.telemetry.latencies.recent()
     return {
         "per_second": round(recent.requests_per_s, 2),
@@ -80,9 +80,9 @@ def versions_document(versions: ViewVersions) -> dict[str, Any]:
     return {
         base: {
             "current": None if current is None else split_name(current)[1],
-            "hashes": {str(version): view.hash for version, view in of_view.items()},
+            "hashes": {str(version): view.hash for version, view in views.items()},
         }
-        for base, of_view in versions.by_base.items()
+        for base, views in versions.by_base.items()
         for current in [versions.current.get(base)]
     }
 

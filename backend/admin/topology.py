@@ -33,11 +33,11 @@ UNREACHABLE = "unreachable"
 LOST = "lost"
 _ROLES = {"active": "topicPartitions", "standby": "standbyPartitions"}
 
-_OF_INSTANCE = (
+_INSTANCE_FIELDS = (
     "state", "drained", "error", "epoch", "rebuilds", "broker", "process", "requests",
     "ended_threads",
 )  # fmt: skip
-_OF_REPLICA = (
+_REPLICA_FIELDS = (
     "state", "position", "goal", "lag", "staleness", "open_transaction", "size_bytes",
     "dead_letters", "unreadable_values", "unreadable_keys", "mis_partitioned",
 )  # fmt: skip
@@ -246,7 +246,7 @@ def _by_partition(status: Status) -> dict[tuple[str, int], dict[str, Any]]:
 
 
 def _instance(status: Status) -> dict[str, Any]:
-    return {key: status.get(key) for key in _OF_INSTANCE}
+    return {key: status.get(key) for key in _INSTANCE_FIELDS}
 
 
 def _sums(placements: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -329,7 +329,7 @@ def _placement(
             {
                 "id": id_,
                 "role": "active" if id_ in active else "standby",
-                **{key: reports.get(id_, _NO_REPORT).get(key) for key in _OF_REPLICA},
+                **{key: reports.get(id_, _NO_REPORT).get(key) for key in _REPLICA_FIELDS},
             }
             for id_ in holders
         ],

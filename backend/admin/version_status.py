@@ -13,7 +13,7 @@ from model.view_versions import public_name
 from model.views import View
 
 MAX_WAITING = 20
-"""The most partitions that a document lists as not ready; all are counted."""
+"""The maximum number of partitions that a document lists as not ready; all are counted."""
 
 _MAX_SOURCES = 5  # sources that a text names at most
 

@@ -22,7 +22,7 @@ from kafka.protocol.consumer.metadata import (
 )
 
 from backend.cluster.encoded_topologies import EncodedTopologies
-from backend.cluster.namesakes import one_per_id, refused, warn_of_namesakes
+from backend.cluster.namesakes import is_refused, one_per_id, warn_of_namesakes
 from backend.cluster.placement import Policy, place
 from backend.cluster.topic_partitions import (
     MISSING,
@@ -108,15 +108,15 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         refusals = {
             id_: IdInUse(by_id[c.member.id].member).encode()
             for id_, c in candidates.items()
-            if refused(c, by_id[c.member.id])
+            if is_refused(c, by_id[c.member.id])
         }
-        of_member = {
+        by_member = {
             id_: assigned.get(c.member, []) for id_, c in candidates.items() if id_ not in refusals
         }
         return {
             member.member_id: ConsumerProtocolAssignment(
                 _PROTOCOL_VERSION,
-                assigned_partitions=of_member.get(member.member_id, []),
+                assigned_partitions=by_member.get(member.member_id, []),
                 user_data=refusals.get(member.member_id, user_data),
             )
             for member in members
@@ -126,12 +126,12 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         """The topic's partitions; MISSING if the topic does not exist. If the leader may not
         describe the topic now, its partitions are as they were in the topology: kafka-python would
         not notice when the leader may describe the topic again."""
-        of_cluster, polled = in_cluster(cluster, topic), self._polled(topic)
+        in_metadata, polled = in_cluster(cluster, topic), self._polled(topic)
         known = [] if polled is None else [polled]
         if topic in cluster.unauthorized_topics:
             log.warning("topic %s: this instance may not describe it now", topic)
-        elif of_cluster.partitions:
-            known.append(of_cluster)
+        elif in_metadata.partitions:
+            known.append(in_metadata)
         else:
             return MISSING
         placed = in_topology(self._current(), topic)

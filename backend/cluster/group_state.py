@@ -29,8 +29,8 @@ VIEW_DEFINITION = b"view-definition"
 """The header that says which definition of the view an answer was made with."""
 
 MAX_OTHERS = 5
-"""The most other instances that one request asks for a partition. A view may have many more
-replicas, and if none of them could answer, each request would go to all."""
+"""The maximum number of other instances that one request asks for a partition. A view may have many
+more replicas, and if none of them could answer, each request would go to all."""
 
 
 class GroupState:
@@ -80,7 +80,7 @@ class GroupState:
         self.on_versions: list[Callable[[], None]] = []
         self.on_topology: list[Callable[[], None]] = []
         self.revision = 0
-        """The revision of this instance's /processors: another one when it may have changed."""
+        """The revision of this instance's /processors. It changes when the document may have."""
         self.processors_etag = 0, b""
         """The revision in which /processors was last built, and its ETag with quotes."""
         self._revisions = itertools.count(1)
@@ -218,7 +218,7 @@ class GroupState:
         return placed
 
     def wait_for_kafka(self, why: str) -> None:
-        """Set why this instance cannot ask Kafka, in a clause without addresses."""
+        """Record why this instance cannot ask Kafka: a clause without addresses."""
         self._obstacle = why
 
     def no_topology(self) -> Unavailable:

@@ -125,7 +125,7 @@ class Heartbeats:
             loop.call_soon_threadsafe(self._update)
 
     def _update(self) -> None:
-        """Take the neighbours from the topology. New ones get a heartbeat at once."""
+        """Take the neighbours from the topology. New ones get a heartbeat immediately."""
         topology = self._group.topology
         if topology is self._topology:
             return

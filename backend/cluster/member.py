@@ -59,7 +59,7 @@ class Group(Protocol):
         """Change the interval, from the next heartbeat on."""
 
     def close(self) -> None:
-        """Leave the group at once."""
+        """Leave the group immediately."""
 
 
 OpenGroup = Callable[[TopologyAssignor, Callable[[], None]], Group]
@@ -119,7 +119,7 @@ class GroupMember:
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """Leave the group at once, so that others need not wait for the session timeout."""
+        """Leave the group immediately, so that others need not wait for the session timeout."""
         self._stop.set()
         self._wake.set()
         self._thread.join(timeout)
@@ -163,7 +163,7 @@ class GroupMember:
                 self._poll(group)
                 if self._ends_because:
                     return
-                # a join must be continued at once, and brings another topology
+                # a join must be continued immediately, and brings another topology
                 if not group.is_joining:
                     self._fetch()
                 self._wait(group)

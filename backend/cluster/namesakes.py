@@ -1,4 +1,4 @@
-"""Members of the group with the same id: which of them is the instance of this name.
+"""Decides which of several members of the group with the same id is the instance with this id.
 
 An instance that has crashed and started again may be in the group twice. It has the same address,
 and its port was free, so the member that started later is the instance, and the other is dead.
@@ -23,16 +23,16 @@ log = logging.getLogger(__name__)
 
 
 def one_per_id(candidates: Iterable[MemberMetadata]) -> list[MemberMetadata]:
-    """The member that has each id, ordered by id."""
+    """For each id, the member that keeps it. Ordered by id."""
     by_id: defaultdict[str, list[MemberMetadata]] = defaultdict(list)
     for candidate in candidates:
         by_id[candidate.member.id].append(candidate)
     return [_holder(by_id[id_]) for id_ in sorted(by_id)]
 
 
-def refused(candidate: MemberMetadata, holder: MemberMetadata) -> bool:
-    """Whether another instance has the id of this member. Members of older versions cannot be told
-    so: they find that they are not in the topology."""
+def is_refused(candidate: MemberMetadata, holder: MemberMetadata) -> bool:
+    """Whether the member is refused because another instance keeps its id. Members of older
+    versions do not understand a refusal, but notice that they are not in the topology."""
     return bool(candidate.network) and not _is_same_instance(candidate, holder)
 
 
@@ -45,8 +45,8 @@ def warn_of_namesakes(
         holder = by_id[candidate.member.id]
         if not _is_same_instance(candidate, holder):
             log.error(
-                "the instance at %s has the id %s, as the instance at %s has: it gets no "
-                "partitions. Give each instance its own id (QUERYABLE_INSTANCE_ID)",
+                "the instance at %s has the id %s, which the instance at %s has, too: the first "
+                "one gets no partitions. Give each instance its own id (QUERYABLE_INSTANCE_ID)",
                 address_of(candidate.member), candidate.member.id, address_of(holder.member),
             )  # fmt: skip
     by_address: dict[str, MemberMetadata] = {}
@@ -65,7 +65,7 @@ def address_of(member: Member) -> str:
 
 
 def _holder(candidates: list[MemberMetadata]) -> MemberMetadata:
-    """The member that has the id which all of these have."""
+    """The member that keeps the id of all these candidates."""
     living: list[MemberMetadata] = []
     for candidate in sorted(candidates, key=lambda c: c.started_at_ms, reverse=True):
         if not any(_is_same_instance(candidate, later) for later in living):

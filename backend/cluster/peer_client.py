@@ -90,17 +90,19 @@ class PeerClient:
 
     @cached_property
     def _session(self) -> aiohttp.ClientSession:
-        of_one = self._places.of_one
-        return self._opened(self._max_connections, of_one, skip_auto_headers=_AUTO_HEADERS)
+        per_instance = self._places.per_instance
+        return self._opened(self._max_connections, per_instance, skip_auto_headers=_AUTO_HEADERS)
 
     @cached_property
     def _streams(self) -> aiohttp.ClientSession:
         return self._opened(self._max_streams, read_bufsize=_STREAM_BUFFER)
 
-    def _opened(self, connections: int, of_one: int = 0, **options: Any) -> aiohttp.ClientSession:
-        """`of_one`: how many of the connections one instance may have; 0: all."""
+    def _opened(
+        self, connections: int, per_instance: int = 0, **options: Any
+    ) -> aiohttp.ClientSession:
+        """`per_instance`: how many of the connections one instance may have; 0: all."""
         connector = aiohttp.TCPConnector(
-            limit=connections, limit_per_host=of_one, keepalive_timeout=30
+            limit=connections, limit_per_host=per_instance, keepalive_timeout=30
         )
         session = aiohttp.ClientSession(
             connector=connector,
@@ -241,17 +243,17 @@ class _Places:
 
     def __init__(self, connections: int) -> None:
         """`connections`: for all instances; 0: unlimited."""
-        self._of_all = connections
-        self.of_one = max(connections // 4, 1) if connections else 0
+        self._connections = connections
+        self.per_instance = max(connections // 4, 1) if connections else 0
         self._taken: Counter[str] = Counter()  # by origin
 
     @contextmanager
     def taken(self, member: Member) -> Iterator[bool]:
         """Counts a request, and yields whether it has to wait for a connection."""
-        taken, origin, of_one = self._taken, member.origin, self.of_one
-        waits = self._of_all > 0 and (
-            taken[origin] >= of_one
-            or sum(min(of_peer, of_one) for of_peer in taken.values()) >= self._of_all
+        taken, origin, per_instance = self._taken, member.origin, self.per_instance
+        waits = self._connections > 0 and (
+            taken[origin] >= per_instance
+            or sum(min(count, per_instance) for count in taken.values()) >= self._connections
         )
         taken[origin] += 1
         try:

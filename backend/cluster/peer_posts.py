@@ -1,7 +1,7 @@
 """The requests that instances send each other all the time: coalesced reads and heartbeats.
 
-Each kind has a connection of its own to each instance, so none waits for a connection, or for
-another request. Each kind has one request at a time, and every request may be repeated. With a
+Each kind has its own connection to each instance, so a request of one kind does not wait for one of
+the other. Each kind has one request at a time, and every request may be repeated. With a
 cluster secret, requests are signed, and their answers verified.
 """
 
@@ -19,12 +19,12 @@ from backend.wire.answer import MARK, Answer
 from model.topology import HTTPS, Member
 
 CONNECT_SECONDS = 0.5
-"""The most seconds for a new connection with its TLS handshake. After this time, the next replica
-is tried."""
+"""The time limit for a new connection with its TLS handshake. After this time, the next replica is
+tried."""
 
 
 class PeerPosts:
-    """Created anywhere, used in the event loop."""
+    """Sends these requests. May be created in any thread; used in the event loop."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class PeerPosts:
         self._signer = signer
         self._certificates = certificates or Certificates()
         self._counts = counts or PeerCounts()
-        self._unused: dict[tuple[str, bytes], PeerConnection] = {}
+        self._idle: dict[tuple[str, bytes], PeerConnection] = {}
         self._open: set[PeerConnection] = set()
 
     async def post(
@@ -51,13 +51,13 @@ class PeerPosts:
         loop, key = asyncio.get_running_loop(), (member.origin, target)
         silence, ends_at = timeout or self._seconds, loop.time() + self._seconds
         try:
-            connection = self._taken(member, key)
+            connection = self._take_idle(member, key)
             if connection is not None:
                 try:
                     return await self._ask(connection, member, key, body, silence, ends_at)
                 except ClosedBeforeAnswerError:
                     pass  # idle connections are closed; this is no failure
-            connection = await self._connected(member, silence)
+            connection = await self._connect(member, silence)
             return await self._ask(connection, member, key, body, silence, ends_at)
         except NOT_REACHED as error:
             self._counts.ended(target, None)
@@ -70,9 +70,10 @@ class PeerPosts:
     def _tls(self, member: Member) -> ssl.SSLContext | None:
         return self._certificates.peers() if member.scheme == HTTPS else None
 
-    def _taken(self, member: Member, key: tuple[str, bytes]) -> PeerConnection | None:
-        """An open connection. One that was opened with other certificates is not used again."""
-        connection = self._unused.pop(key, None)
+    def _take_idle(self, member: Member, key: tuple[str, bytes]) -> PeerConnection | None:
+        """An open connection that is idle; None if there is none. A connection that was opened with
+        other certificates is closed."""
+        connection = self._idle.pop(key, None)
         if connection is None or not connection.is_open:
             return None
         if connection.tls is not self._tls(member):
@@ -80,19 +81,17 @@ class PeerPosts:
             return None
         return connection
 
-    async def _connected(self, member: Member, silence: float) -> PeerConnection:
+    async def _connect(self, member: Member, silence: float) -> PeerConnection:
         async with asyncio.timeout(min(silence, CONNECT_SECONDS)):
-            connection = await connect(member, self._tls(member), self._ended)
+            connection = await connect(member, self._tls(member), self._forget)
         if connection.is_open:
             self._open.add(connection)
         return connection
 
-    def _ended(self, connection: PeerConnection) -> None:
+    def _forget(self, connection: PeerConnection) -> None:
         self._open.discard(connection)
         # no later request would remove it if the instance is gone
-        self._unused = {
-            key: unused for key, unused in self._unused.items() if unused is not connection
-        }
+        self._idle = {key: idle for key, idle in self._idle.items() if idle is not connection}
 
     async def _ask(
         self,
@@ -105,8 +104,8 @@ class PeerPosts:
     ) -> Answer:
         request, signed = self._request(member, key[1], body)
         status, headers, content = await connection.post(request, silence, ends_at)
-        if connection.is_open and key not in self._unused:
-            self._unused[key] = connection
+        if connection.is_open and key not in self._idle:
+            self._idle[key] = connection
         else:
             connection.close()
         self._counts.ended(key[1], status)

@@ -1,7 +1,7 @@
 """How many partitions a topic has, as the leader of the group knows it.
 
 Each source may be some seconds old. A topic never loses partitions, so the largest number counts:
-else a new leader could take new partitions away again, and instances would answer as if they did
+otherwise a new leader could remove new partitions again, and instances would answer as if they did
 not exist. A topic that was created again has another id, and may have fewer.
 """
 
@@ -26,7 +26,7 @@ MISSING = TopicPartitions(0, 0)
 
 
 def newest(known: Iterable[TopicPartitions]) -> TopicPartitions:
-    """The largest number of partitions among the sources that mean the same topic as the first one.
+    """The largest number of partitions among the sources with the same topic id as the first one.
     `known`: at least one source. The first source must be the one that learns first of a recreated
     topic."""
     sources = list(known)

@@ -38,7 +38,7 @@ class Access(Enum):
     CLUSTER = "cluster"  # a proxy or instance of the deployment
 
 
-def _nobody(_: Request) -> bool:
+def _never(_: Request) -> bool:
     return False
 
 
@@ -50,13 +50,13 @@ class Readers:
         """`identities`: one for each token, None for a token that may read nothing. The argument
         itself is None if authentication is off."""
         self._identities = identities
-        self._of_views: dict[str, frozenset[int]] = {}
+        self._readers_by_view: dict[str, frozenset[int]] = {}
 
     def tokens_that_read(self, view: str) -> frozenset[int] | None:
         """The numbers of the tokens that may read a view; None if every read may be answered."""
         if self._identities is None:
             return None
-        readers = self._of_views.get(view)
+        readers = self._readers_by_view.get(view)
         if readers is None:
             needed = scopes_to_read(view)
             numbers = [
@@ -64,7 +64,7 @@ class Readers:
                 for number, identity in enumerate(self._identities, 1)
                 if identity is not None and not identity.scopes.isdisjoint(needed)
             ]
-            readers = self._of_views[view] = frozenset(numbers)
+            readers = self._readers_by_view[view] = frozenset(numbers)
         return readers
 
     def may_read(self, number: int, view: str) -> bool:
@@ -84,7 +84,7 @@ class AccessControl:
         self,
         tokens: TokenVerifier | None,
         header: bytes = b"",
-        is_from_cluster: Callable[[Request], bool] = _nobody,
+        is_from_cluster: Callable[[Request], bool] = _never,
     ) -> None:
         """`tokens`: None if authentication is off. `header`: the lower-case name of a header that
         has the token if there is no `Authorization`. `is_from_cluster`: whether a request without a

@@ -72,11 +72,11 @@ class FastPath:
         self._series: dict[int, Series] = {}
         self._forwards = forwards
         self._heartbeats = heartbeats
-        # the last read of a key that another instance has: its path, and whom to ask
+        # the last read of a key that another instance has: its path, and which instance to ask
         self._elsewhere: tuple[bytes, KeyResponses, Member] | None = None
         keys = BatchedKeys(paths, responses, self._turn)
-        of_paths = BatchedPaths(paths, responses, self._answer_in_batch, self._turn)
-        self.coalesced = PointBatchRoute(context.group, keys, of_paths, access, self._turn)
+        paths_in_batches = BatchedPaths(paths, responses, self._answer_in_batch, self._turn)
+        self.coalesced = PointBatchRoute(context.group, keys, paths_in_batches, access, self._turn)
 
     def start(self) -> None:
         """Starts to measure durations. Called in the event loop."""
@@ -88,7 +88,8 @@ class FastPath:
         self.coalesced.use(paths)
 
     def answer_now(self, raw_path: bytes, token: bytes | None = None) -> Answer | None:
-        """The complete answer to a plain GET, if it is a point read that can be answered at once.
+        """The complete answer to a plain GET, if it is a point read that can be answered
+        immediately.
 
         `token`: the token of the Authorization header, if there is one. None leaves the request to
         the router: the request has to wait or to be counted, other instances must be asked, its

@@ -85,13 +85,13 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
 
     @pages.get("/views/<name>")
     def view(name: str) -> Response:
-        found = group.versions.named.get(name)
-        if found is None:
+        named_view = group.versions.named.get(name)
+        if named_view is None:
             known = ", ".join(group.versions.by_base)
             raise NotFound("view-not-found", f"View {name!r} does not exist. Views: {known}.")
-        unreadable = unreadable_document(context, found.name)
-        answer = _json({**_view(context, name, found), **_schemas(found), **unreadable})
-        for header, value in group.view_headers(found):
+        unreadable = unreadable_document(context, named_view.name)
+        answer = _json({**_view(context, name, named_view), **_schemas(named_view), **unreadable})
+        for header, value in group.view_headers(named_view):
             answer.headers[header.decode()] = value.decode()
         return answer
 
@@ -110,7 +110,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
     def processors() -> Response:
         if not group.known:
             raise group.no_topology()
-        revision = group.revision  # read first: a change meanwhile gets a later revision
+        revision = group.revision  # read first, because a later change gets a later revision
         built, etag = group.processors_etag
         answer = Response(status=304)
         if built != revision or not _is_known(etag):
@@ -120,7 +120,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
             }
             document = processors_for_clients(group.topology.processors(states), group.versions)
             page = _json({**document, **proxy_document(context)})
-            # an ETag of the content: clients may ask any instance, also one that has restarted
+            # an ETag of the content, because the next poll may reach another instance
             _, etag = etag_of(page.get_data(), AS_JSON)
             group.processors_etag = revision, etag
             if not _is_known(etag):
@@ -156,9 +156,9 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
 def _listed(versions: ViewVersions) -> list[tuple[str, View]]:
     """Each view with its current version; if that is not known, with its lowest one."""
     return [
-        (base, versions.named.get(base) or next(iter(of_view.values())))
-        for base, of_view in versions.by_base.items()
-        if of_view
+        (base, versions.named.get(base) or next(iter(by_version.values())))
+        for base, by_version in versions.by_base.items()
+        if by_version
     ]
 
 

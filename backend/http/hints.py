@@ -1,4 +1,4 @@
-"""What a request for an unknown path probably meant."""
+"""Hints for requests with an unknown path: which path was probably meant."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def hint(path: str, views: Iterable[View]) -> str:
             f"view {view.base}."
         )
     above, _, key = path.rpartition("/")
-    of_this_depth = [path for path in by_path if path.count("/") == above.count("/")]
-    similar = get_close_matches(above, of_this_depth, 1)
+    same_depth = [path for path in by_path if path.count("/") == above.count("/")]
+    similar = get_close_matches(above, same_depth, 1)
     return f"Did you mean {similar[0]}/{key}? {_LISTED}" if similar and key else _LISTED

@@ -74,7 +74,7 @@ class KeyResponses:
 
     def use_versions(self) -> None:
         """Called, in any thread, when other versions of views have become current."""
-        self._of_view = self._context.group.view_headers(self.view)
+        self._view_headers = self._context.group.view_headers(self.view)
         self._fixed_lines = {}
 
     def point(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
@@ -124,7 +124,7 @@ class KeyResponses:
             *freshness_headers(lag, staleness),
             self._served_by[store_partition.role],
         ]
-        headers += self._of_view
+        headers += self._view_headers
         if self._pipeline is not None:
             headers += self._pipeline.headers(boot_time())
         return headers
@@ -149,7 +149,7 @@ class KeyResponses:
         fixed = known.get(key)  # the ETag names the partition
         if fixed is None:
             etag = etag_format.partition(b"%d")[0]
-            shared = lines_of([self._served_by[role], *self._of_view])
+            shared = lines_of([self._served_by[role], *self._view_headers])
             fixed = b"%b\n%betag: %b" % (shared, lines_of(self.form), etag)
             known[key] = fixed
         if lag is None or staleness is None:

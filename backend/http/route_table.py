@@ -41,10 +41,10 @@ Handler = Callable[[Request], Awaitable[Answer | None]]
 OTHER = "{other}"
 """The pattern of the page that answers all other paths."""
 
-_OF_KEY = "{path}/{key}"
+_KEY_PATTERN = "{path}/{key}"
 _TOPIC = rb"([A-Za-z0-9._-]{1,249})"
 _SEGMENT = rb"([^/]{1,1024})"
-_OF_VIEW = re.compile(r"/views/([^/]+)/")
+_VIEW_PATH = re.compile(r"/views/([^/]+)/")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Route:
         pattern = self.pattern
         if pattern == OTHER:
             return "other"
-        if pattern.startswith(_OF_KEY):
+        if pattern.startswith(_KEY_PATTERN):
             return pattern.removeprefix("{path}/").replace("{", "").replace("}", "")
         if pattern.startswith("/views/{view}/"):
             return pattern.removeprefix("/views/{view}/")
@@ -126,14 +126,14 @@ class RouteTable:
                 self._other = Match(route)
             elif route.is_page:
                 self._pages.append((_page_pattern(route.pattern), route))
-            elif route.pattern.startswith(_OF_KEY):
-                rest = route.pattern.removeprefix(_OF_KEY).removeprefix("/")
+            elif route.pattern.startswith(_KEY_PATTERN):
+                rest = route.pattern.removeprefix(_KEY_PATTERN).removeprefix("/")
                 if rest == "{rest}":
                     self._with_any_rest = route
                 else:
                     self._below_key[rest.encode()] = route
             elif "{view}" in route.pattern:
-                self._add_of_views(route)
+                self._add_view_paths(route)
             elif "{" in route.pattern:
                 names = re.findall(r"{(\w+)}", route.pattern)
                 pattern = route.pattern.encode().replace(b"{topic}", _TOPIC)
@@ -142,13 +142,15 @@ class RouteTable:
             else:
                 self._fixed[route.pattern.encode()] = Match(route)
 
-    def _add_of_views(self, route: Route) -> None:
+    def _add_view_paths(self, route: Route) -> None:
         versions = self.versions
         named: dict[str, View | None] = {**versions.named}
         for name in (*versions.elsewhere, *versions.undecided):
             # requests about the versions themselves need no current version
-            of_base = {} if route.access is Access.READ else versions.by_base.get(base_of(name), {})
-            named[name] = next(iter(of_base.values()), None)
+            by_version = (
+                {} if route.access is Access.READ else versions.by_base.get(base_of(name), {})
+            )
+            named[name] = next(iter(by_version.values()), None)
         for name, view in named.items():
             path = route.pattern.replace("{view}", name).encode()
             self._fixed[path] = Match(route, view, more={} if view is not None else {"view": name})
@@ -170,8 +172,8 @@ class RouteTable:
                 if name in self._by_name:
                     return Match(route, self._by_name[name])
                 self._check_absent(name)
-        if (of_view := _OF_VIEW.match(path)) is not None:
-            self._check_absent(of_view[1])
+        if (match := _VIEW_PATH.match(path)) is not None:
+            self._check_absent(match[1])
         elif self.versions.group is None and _may_be_of_view(path):
             raise Unavailable("no-topology", "This instance has not joined its group yet.")
         return self._other

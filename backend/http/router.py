@@ -32,7 +32,7 @@ from backend.http.kiqr.routes import PREFIX as KIQR
 from backend.http.limits.bodies import BodyBudget, read_body
 from backend.http.limits.clients import Clients
 from backend.http.limits.gates import Gate
-from backend.http.limits.processors import most_reductions
+from backend.http.limits.processors import max_reductions
 from backend.http.limits.view_quotas import ViewQuotas
 from backend.http.metrics.measuring import Measured
 from backend.http.paths import Paths, path_of_absolute_form
@@ -114,19 +114,21 @@ class Router:
         self._paths = Paths(context.group.versions)
         self._cluster = context.cluster
         constants = context.constants
-        of = settings.instance_id, constants.forward_timeout, context.cluster.signer
+        sender = settings.instance_id, constants.forward_timeout, context.cluster.signer
         tls = context.certificates
         self._peer_client = peer_client or PeerClient(
-            *of,
+            *sender,
             streams=settings.max_streams,
             certificates=tls,
             counts=context.telemetry.peer_counts,
         )
-        posts = peer_client or PeerPosts(*of, tls)
+        posts = peer_client or PeerPosts(*sender, tls)
         interval = constants.heartbeat_interval
         self._heartbeats = Heartbeats(self._group, posts, interval, OwnReport(context))
         reads = {name: reads_of(view, context) for name, view in context.views.items()}
-        self._responses = {name: KeyResponses(of, context) for name, of in reads.items()}
+        self._responses = {
+            name: KeyResponses(view_reads, context) for name, view_reads in reads.items()
+        }
         scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})
         self.scatter_gather = ScatterGather(context, scans, self._peer_client)
         any_partition = AnyPartitionReads(context, self.scatter_gather)
@@ -167,8 +169,8 @@ class Router:
         # What each request holds in memory: a scan, a page of every owner; a reduction, groups or
         # rows of every owner; a batch, its body; a peer's scan, one page of this instance.
         scans, batches = Gate("scans", 64, _PATIENCE), Gate("batches", 128, _PATIENCE)
-        reductions = Gate("reductions", most_reductions(), _PATIENCE_OF_REDUCTIONS)
-        of_peers = Gate("scans", 256)
+        reductions = Gate("reductions", max_reductions(), _PATIENCE_OF_REDUCTIONS)
+        scan_gate = Gate("scans", 256)
         own_bound = nullcontext()  # the handler itself limits concurrent requests
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
         read, append, any_scope = Access.READ, Access.APPEND, Access.ANY_SCOPE
@@ -199,9 +201,9 @@ class Router:
             ),
             # the proxy, and other instances
             Route(_POST, READS.decode(), cluster, coalesced.reads, self._coalesced_reads, MAX_BODY),
-            Route(_POST, SCAN_PATH.decode(), cluster, internal.scan, of_peers, MAX_ASK_BYTES),
+            Route(_POST, SCAN_PATH.decode(), cluster, internal.scan, scan_gate, MAX_ASK_BYTES),
             Route(
-                _POST, BATCH_PATH.decode(), cluster, internal.batch, of_peers, _MAX_BATCH_OF_PEER
+                _POST, BATCH_PATH.decode(), cluster, internal.batch, scan_gate, _MAX_BATCH_OF_PEER
             ),
             Route(_POST, HEARTBEAT.decode(), cluster, internal.heartbeat, own_bound, _SMALL),
             Route(_POST, TOPOLOGY, cluster, internal.topology, own_bound, _SMALL),
@@ -246,7 +248,7 @@ class Router:
 
     def drain(self) -> None:
         """Ends the streams, so that their clients reconnect to the instance that has the partition
-        by then. The other instances get a heartbeat at once."""
+        by then. The other instances get a heartbeat immediately."""
         self.keys.drain()
         self._heartbeats.beat_all()
 
@@ -264,8 +266,8 @@ class Router:
         except Problem as problem:
             match = self._unmatched.match(problem, scope)
         try:
-            of_admin = match.route.access is Access.ADMIN
-            added = self._browsers.admit(scope["method"], raw_path, scope["headers"], of_admin)
+            is_admin = match.route.access is Access.ADMIN
+            added = self._browsers.admit(scope["method"], raw_path, scope["headers"], is_admin)
         except (BadRequest, Forbidden) as problem:
             client = self._clients.named_in(scope)
             audit(self._audit, match, scope, problem.status, problem=problem, client=client)
@@ -388,5 +390,5 @@ class Router:
 
     def _extra(self, view: View | None) -> list[Header]:
         """The headers that streamed answers get."""
-        of_view = self._group.missing_headers(view)
-        return [(b"topology-epoch", self._group.epoch_header), *of_view]
+        view_headers = self._group.missing_headers(view)
+        return [(b"topology-epoch", self._group.epoch_header), *view_headers]

@@ -96,7 +96,7 @@ class Streams:
 
     def end_where(self, condition: Callable[[Request], bool]) -> None:
         """Ends the streams that meet the condition, also while they are being opened. They end
-        normally, so their clients may open them again at once. Called in any thread."""
+        normally, so their clients may open them again immediately. Called in any thread."""
         self._is_ended = condition
         for task, request in list(self._open.items()):
             if condition(request):

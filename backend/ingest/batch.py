@@ -26,7 +26,7 @@ from model.partitioner_numpy import partitions_of_batch
 from model.records import ENTRY, entry_head, tombstone_entry, unreadable_entry
 from model.views import ANY_PARTITION, View
 
-OF_VALUE = "value: "
+VALUE_REASON = "value: "
 """The start of the reason why a value cannot be decoded."""
 
 # After a record whose schema is missing, so many records are checked for further missing schemas,
@@ -297,7 +297,7 @@ def _dead_letter(view: View, record: Record, bare: bytes) -> DeadLetter | None:
             view.value_codec.check(value)
     except ValueError as e:
         return DeadLetter(
-            record, OF_VALUE + str(e), is_of_value=True, is_stored=view.keeps_unreadable
+            record, VALUE_REASON + str(e), is_of_value=True, is_stored=view.keeps_unreadable
         )
     return None
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from backend.ingest.batch import OF_VALUE, DeadLetter
+from backend.ingest.batch import VALUE_REASON, DeadLetter
 from backend.ingest.protocols import Record
 from model.kinds.layout import Layout
 
@@ -38,7 +38,7 @@ class ChangeListeners:
         return bool(self._by_key)
 
     def add(self, key: bytes, listener: Listener) -> None:
-        """Add a listener. If the store partition is closed, call it with None at once."""
+        """Add a listener. If the store partition is closed, call it with None immediately."""
         with self._lock:
             if not self._closed:
                 self._by_key.setdefault(key, []).append(listener)
@@ -64,7 +64,8 @@ class ChangeListeners:
         """Notify listeners of stored records. Dead letters that are not stored are skipped.
         `horizon`: the smallest time (ms) of a record that has not expired."""
         reasons = {
-            letter.record.offset(): letter.reason.removeprefix(OF_VALUE) for letter in dead_letters
+            letter.record.offset(): letter.reason.removeprefix(VALUE_REASON)
+            for letter in dead_letters
         }
         skipped = {letter.record.offset() for letter in dead_letters if not letter.is_stored}
         changes: dict[bytes, list[Change]] = {}
@@ -79,28 +80,36 @@ class ChangeListeners:
                 unreadable = None if value is None else reasons.get(record.offset())
                 change = Change(record.offset(), timestamp, value, unreadable)
                 changes.setdefault(key, []).append(change)
-        for key, of_key in changes.items():
+        for key, key_changes in changes.items():
             with self._lock:
                 listeners = list(self._by_key.get(key, ()))
             for listener in listeners:
-                listener(of_key)
+                listener(key_changes)
 
     def end_where(self, condition: Callable[[bytes], bool]) -> None:
         """Notify the listeners of keys for which `condition` is true, as if the store partition
         were closed."""
         with self._lock:
-            ended = {key: of_key for key, of_key in self._by_key.items() if condition(key)}
+            ended = {
+                key: listeners_of_key
+                for key, listeners_of_key in self._by_key.items()
+                if condition(key)
+            }
             for key in ended:
                 del self._by_key[key]
-        for of_key in ended.values():
-            for listener in of_key:
+        for listeners_of_key in ended.values():
+            for listener in listeners_of_key:
                 listener(None)
 
     def close(self) -> None:
         """Notify all listeners that the store partition is closed."""
         with self._lock:
             self._closed = True
-            listeners = [listener for of_key in self._by_key.values() for listener in of_key]
+            listeners = [
+                listener
+                for listeners_of_key in self._by_key.values()
+                for listener in listeners_of_key
+            ]
             self._by_key.clear()
         for listener in listeners:
             listener(None)

@@ -42,7 +42,7 @@ _SETTINGS = {
     "check.crcs": True,  # by default, records that changed on a broker's disk are accepted
     "allow.auto.create.topics": False,
     "log_level": 6,  # disconnections
-    # a partition that is assigned during this wait is fetched after it; records end it at once
+    # a partition that is assigned during this wait is fetched after it; records end it immediately
     "fetch.wait.max.ms": 250,
     "fetch.error.backoff.ms": 100,
     "reconnect.backoff.max.ms": 1000,
@@ -62,7 +62,7 @@ class Fetched:
     log does not have the requested offset. `truncated`: the partitions whose log has another record
     before that offset. `unreadable`: the partitions whose next records cannot be read.
     `disconnected`: whether a connection to a broker has ended since the previous fetch. `is_full`:
-    whether there may be more records to fetch at once.
+    whether there may be more records to fetch immediately.
     """
 
     records: dict[Source, list[Record]] = field(default_factory=dict)

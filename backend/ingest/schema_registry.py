@@ -45,7 +45,7 @@ class SchemaFetcher(Protocol):
 class SchemaCache:
     """A cache in front of a fetcher. Implements `formats.schemas.SchemaSource`, for ingest.
 
-    The thread first fetches the schemas that records need. `of_requests` is for ids that clients
+    The thread first fetches the schemas that records need. `for_requests` is for ids that clients
     may choose. Only few of these ids are queued or cached. They never displace a schema that
     records need, and never make a record undecodable.
 
@@ -55,11 +55,11 @@ class SchemaCache:
     """
 
     def __init__(self, source: SchemaFetcher, missing_after: float = 0.0) -> None:
-        self.of_requests = _SchemasOfRequests(self)
+        self.for_requests = _SchemasOfRequests(self)
         self._source = source
         self._missing_after = missing_after
-        self._of_records = _Known(_MAX_CACHED, _MAX_CACHED)
-        self._of_requests = _Known(_MAX_OF_REQUESTS, _MAX_QUEUED_OF_REQUESTS)
+        self._for_records = _Known(_MAX_CACHED, _MAX_CACHED)
+        self._for_requests = _Known(_MAX_OF_REQUESTS, _MAX_QUEUED_OF_REQUESTS)
         # ids of records ► s, monotonic: since when the source has said that it has no such schema
         self._not_found_since: dict[int, float] = {}
         self._wake = threading.Event()
@@ -88,9 +88,9 @@ class SchemaCache:
     def schema(self, schema_id: int) -> Schema:
         """The cached schema. Raises SchemaNotYet if it must be fetched first, ValueError if it does
         not exist or is not supported."""
-        if (schema := self._find(self._of_records, schema_id)) is not None:
+        if (schema := self._find(self._for_records, schema_id)) is not None:
             return schema
-        self._fetch_later(self._of_records, schema_id)
+        self._fetch_later(self._for_records, schema_id)
         raise SchemaNotYet(schema_id, self)
 
     def stored_schema(self, schema_id: int) -> Schema:
@@ -99,11 +99,11 @@ class SchemaCache:
 
     def schema_for_request(self, schema_id: int, is_stored: bool) -> Schema:
         """Like `schema`, for a request. `is_stored`: whether a stored record has the id."""
-        for known in (self._of_records, self._of_requests):
+        for known in (self._for_records, self._for_requests):
             if (schema := self._find(known, schema_id)) is not None:
                 return schema
-        self._fetch_later(self._of_records if is_stored else self._of_requests, schema_id)
-        raise SchemaNotYet(schema_id, self.of_requests)
+        self._fetch_later(self._for_records if is_stored else self._for_requests, schema_id)
+        raise SchemaNotYet(schema_id, self.for_requests)
 
     def _find(self, known: _Known, schema_id: int) -> Schema | None:
         """The cached schema, if there is one; ValueError if it is missing or not supported."""
@@ -121,13 +121,13 @@ class SchemaCache:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            if not (self._fetch_due(self._of_records) or self._fetch_due(self._of_requests)):
+            if not (self._fetch_due(self._for_records) or self._fetch_due(self._for_requests)):
                 self._wake.wait(self._pause())
                 self._wake.clear()
 
     def _pause(self) -> float | None:
         """The time (s) until the next id is due; None if no id is queued."""
-        times = [*self._of_records.due_times(), *self._of_requests.due_times()]
+        times = [*self._for_records.due_times(), *self._for_requests.due_times()]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _fetch_due(self, known: _Known) -> bool:
@@ -138,7 +138,7 @@ class SchemaCache:
         try:
             known.add(schema_id, self._source.fetch(schema_id))
         except SchemaNotFound as e:
-            if known is self._of_records and self._may_come(schema_id, str(e)):
+            if known is self._for_records and self._may_come(schema_id, str(e)):
                 known.postpone(schema_id)
                 return True
             self._refuse(known, schema_id, str(e))
@@ -155,7 +155,7 @@ class SchemaCache:
             return True
         if self._error is not None:
             log.info("%s answers again", self._source.name)
-            for known_schemas in (self._of_records, self._of_requests):
+            for known_schemas in (self._for_records, self._for_requests):
                 known_schemas.hurry()
         self._error = None
         self._not_found_since.pop(schema_id, None)
@@ -164,7 +164,7 @@ class SchemaCache:
 
     def _may_come(self, schema_id: int, reason: str) -> bool:
         """Whether the schema may still appear, because it has not been missing for long enough."""
-        if self._of_records.error(schema_id) is not None:
+        if self._for_records.error(schema_id) is not None:
             return False
         now = time.monotonic()
         if schema_id not in self._not_found_since:
@@ -318,10 +318,10 @@ class SchemaFolder:
         self._folder = folder
 
     def fetch(self, schema_id: int) -> Schema:
-        for of_format in SCHEMA_FORMATS:
-            path = self._folder / f"{schema_id}{of_format.file_suffix}"
+        for schema_format in SCHEMA_FORMATS:
+            path = self._folder / f"{schema_id}{schema_format.file_suffix}"
             try:
-                return of_format.parse_file(path.read_bytes())
+                return schema_format.parse_file(path.read_bytes())
             except FileNotFoundError:
                 continue
             except OSError as e:

@@ -198,8 +198,8 @@ class PartitionRegistry:
     def all(self) -> list[StorePartition]:
         return [
             store_partition
-            for of_view in self._by_view.values()
-            for store_partition in list(of_view.values())
+            for by_partition in self._by_view.values()
+            for store_partition in list(by_partition.values())
         ]
 
     def get(self, view: str, partition: int) -> StorePartition | None:
@@ -210,8 +210,8 @@ class PartitionRegistry:
         those that wait for a schema."""
         opened = [
             store_partition
-            for of_view in self._by_view.values()
-            if (store_partition := of_view.get(partition)) is not None
+            for by_partition in self._by_view.values()
+            if (store_partition := by_partition.get(partition)) is not None
         ]
         if self._candidates:
             opened += [c for c in self.candidates() if c.partition == partition]
@@ -328,9 +328,9 @@ class PartitionRegistry:
         """Views with mispartitioned records in open store partitions."""
         return tuple(
             name
-            for name, of_view in self._by_view.items()
+            for name, by_partition in self._by_view.items()
             if any(
                 store_partition.metadata.mispartitioned
-                for store_partition in list(of_view.values())
+                for store_partition in list(by_partition.values())
             )
         )

@@ -107,16 +107,16 @@ class Instance:
         self._stopping = threading.Event()
         librdkafka, kafka_python = kafka.librdkafka, kafka.kafka_python
         custom_stores = _import_classes(self._views, settings.views)
-        of_requests = {view.name: self._of_requests(view) for view in self._views}
+        request_views = {view.name: self._request_view(view) for view in self._views}
         spans = spans_of(
             settings.otlp_endpoint,
             settings.instance_id,
             settings.application_id,
             settings.otlp_ratio,
         )
-        self._telemetry = Telemetry(of_requests, spans)
+        self._telemetry = Telemetry(request_views, spans)
         self._group = GroupState(
-            settings, of_requests, self._telemetry, initial_versions(self._views)
+            settings, request_views, self._telemetry, initial_versions(self._views)
         )
         self._directory = DataDirectory.from_settings(settings)
         for name, store in custom_stores.items():
@@ -166,7 +166,7 @@ class Instance:
             librdkafka, settings, constants.broker_timeout, self._group, self._rejoin
         )
         self._appender = Appender(librdkafka, constants.broker_timeout)
-        self.context = self._new_context(of_requests)
+        self.context = self._new_context(request_views)
 
     def _new_ingest(self) -> tuple[PartitionLifecycle, IngestLoop]:
         settings, librdkafka = self.settings, self._kafka.librdkafka
@@ -336,9 +336,9 @@ class Instance:
             self._telemetry.spans.shutdown()
         self._directory.close(stores_are_closed=not self._ingest_loop.alive)
 
-    def _of_requests(self, view: View) -> View:
+    def _request_view(self, view: View) -> View:
         """The view for requests: a client may name the ids of schemas."""
-        return view if self._schemas is None else replace(view, schemas=self._schemas.of_requests)
+        return view if self._schemas is None else replace(view, schemas=self._schemas.for_requests)
 
     def _on_state_change(self) -> None:
         self._membership_reporter.remember()  # a store has shown which topic it is

@@ -51,8 +51,8 @@ class Application:
         on_failure: Callable[[str], None] = _exit,
         on_wrong_setting: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_failure(reason)`: ends the process. `on_wrong_setting()`: called before, if it should
-        not be started again with the same settings."""
+        """`on_failure(reason)`: ends the process. `on_wrong_setting()`: called before that, if
+        the process should not be started again with the same settings."""
         self._on_failure = on_failure
         self._on_wrong_setting = on_wrong_setting
         try:
@@ -61,7 +61,7 @@ class Application:
             raise ConfigurationError(f"{settings.views}: {e}") from None
         try:
             with closing(AdminClient({**kafka.librdkafka, "log_level": 0})):
-                pass  # it has checked the settings
+                pass  # the constructor has checked the settings
             self.instance = Instance(settings, deployment, kafka, constants, self._id_is_in_use)
         except KafkaException as e:
             # librdkafka checks its settings when a client is created; the original error may quote
@@ -80,7 +80,7 @@ class Application:
             flask_bridge(create_flask_app(context, self._raw_reads)),
             access_control(settings, self._token_keys, context.cluster),
         )
-        # the worker uses these four
+        # the worker uses these four attributes
         self.fast_path = self._router.fast_path
         self.send_timeout = constants.send_timeout
         self.request_timeout = constants.request_timeout

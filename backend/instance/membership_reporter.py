@@ -171,8 +171,8 @@ class MembershipReporter:
     def _topic_hash_of(self, view: str, placed: PlacedView, epoch: Epoch) -> int:
         """The hash of the topic that the view had when this topology was made; 0: unknown. The hash
         is kept, because the topic may be created again."""
-        of_epoch, topic_hash = self._topic_hashes.get(view, (NO_EPOCH, 0))
-        if of_epoch == epoch:
+        hash_epoch, topic_hash = self._topic_hashes.get(view, (NO_EPOCH, 0))
+        if hash_epoch == epoch:
             return topic_hash
         known = self._metadata_poller.latest.get(placed.description.get("topic", ""))
         if known is None or known.partitions != placed.partitions:

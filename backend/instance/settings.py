@@ -77,7 +77,7 @@ class Settings(BaseSettings):
     acceptable_recovery_lag: int = Field(
         10_000,
         ge=0,
-        description="maximum lag (records) at which a restarted instance answers at once",
+        description="lag (records) up to which a restarted instance answers immediately",
     )
     session_timeout_ms: int = Field(
         6_000, ge=500, description="silence after which the group considers an instance dead"

@@ -54,7 +54,7 @@ def wait_for_broker(
                 on_obstacle(obstacle.summary)
             if time.monotonic() > deadline:
                 raise ConfigurationError(message)
-            stopping.wait(0.2)  # a port that refuses is known at once
+            stopping.wait(0.2)  # a port that refuses is known immediately
 
 
 def _try(

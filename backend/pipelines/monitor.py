@@ -119,8 +119,8 @@ class PipelineMonitor:
         self._skip_empty_gaps(committed, ends)
         now, wall_ms = boot_time(), time.time_ns() // 1_000_000
         for group, offsets in committed.items():
-            of_group = {topic: ends[topic] for topic in {t for t, _ in offsets} if topic in ends}
-            self._by_group[group].record_poll(now, wall_ms, offsets, of_group, members.get(group))
+            group_ends = {topic: ends[topic] for topic in {t for t, _ in offsets} if topic in ends}
+            self._by_group[group].record_poll(now, wall_ms, offsets, group_ends, members.get(group))
 
     def _skip_empty_gaps(
         self,

@@ -189,7 +189,7 @@ class _ClientBatch:
         """Writes an item for each key in `left`; returns the marks of the items that this instance
         has not read. Each round asks the next instance that has a key."""
         marks: list[tuple[int, bytes]] = []
-        of_others: dict[Turn[Holder], list[int]] = {}
+        asked_of_others: dict[Turn[Holder], list[int]] = {}
         roles = set[str]()
         async for numbers in _turns(left, self._budget):
             keys = [self.keys[number] for number in numbers]
@@ -199,13 +199,13 @@ class _ClientBatch:
             for place, state in open_.items():
                 if isinstance(state, NotOwner):
                     turn = rounds.turn(state.partition, state.members)
-                    of_others.setdefault(turn, []).append(numbers[place])
+                    asked_of_others.setdefault(turn, []).append(numbers[place])
                 else:
                     marks.append((numbers[place], state))
         self.answerers.add(self._me, roles)
-        answers = await asyncio.gather(*(self._ask(*asked) for asked in of_others.items()))
-        for numbers_asked, of_member in zip(of_others.values(), answers, strict=True):
-            for number, item in zip(numbers_asked, of_member, strict=True):
+        answers = await asyncio.gather(*(self._ask(*asked) for asked in asked_of_others.items()))
+        for numbers_asked, items_of_member in zip(asked_of_others.values(), answers, strict=True):
+            for number, item in zip(numbers_asked, items_of_member, strict=True):
                 self.items[number] = item[1:]
                 marks.append((number, item[:1]))
         return marks

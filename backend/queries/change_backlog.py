@@ -25,18 +25,18 @@ class BacklogBudget:
     def __init__(self, size: int = MAX_BYTES_OF_ALL) -> None:
         self.left = size
         self._share = size - size // 4
-        self._of_clients: Counter[str] = Counter()
+        self._by_client: Counter[str] = Counter()
 
     def has_room(self, client: str, size: int) -> bool:
-        is_share_used = client != INSTANCES and self._of_clients[client] + size > self._share
+        is_share_used = client != INSTANCES and self._by_client[client] + size > self._share
         return size <= self.left and not is_share_used
 
     def charge(self, client: str, size: int) -> None:
         """Count these bytes; a negative number gives them back."""
         self.left -= size
-        self._of_clients[client] += size
-        if not self._of_clients[client]:
-            del self._of_clients[client]
+        self._by_client[client] += size
+        if not self._by_client[client]:
+            del self._by_client[client]
 
 
 class Backlog:

@@ -116,10 +116,10 @@ class History:
         """The stored key of the cursor, if there is one; BadRequest."""
         if span.cursor is None:
             return None
-        question, of_key = self._question(key, span), self.view.layout.key_range(key, key)
+        question, key_range = self._question(key, span), self.view.layout.key_range(key, key)
         if len(key) <= _LONG:
-            return decode_cursor(question, span.cursor, of_key)
-        return of_key[0] + decode_cursor(question, span.cursor, _ANY_TAIL)
+            return decode_cursor(question, span.cursor, key_range)
+        return key_range[0] + decode_cursor(question, span.cursor, _ANY_TAIL)
 
     def _position(self, key: bytes, stored_key: bytes) -> bytes:
         """The part of the stored key that a cursor contains. If the key is long, this is only what

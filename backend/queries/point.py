@@ -116,9 +116,9 @@ class ViewReads(KeyTexts, KeyRouting):
         outcomes: list[Resolved | Unresolved] = []
         for partition, numbers in numbers_of.items():
             try:
-                of_partition = [keys[number] for number in numbers]
+                partition_keys = [keys[number] for number in numbers]
                 outcomes.append(
-                    self._in_partition(partition, numbers, of_partition, options, budget)
+                    self._in_partition(partition, numbers, partition_keys, options, budget)
                 )
             except NotOwner as owners:
                 outcomes.append(Unresolved(numbers, owners))
@@ -343,7 +343,7 @@ class ViewReads(KeyTexts, KeyRouting):
             until = self.view.kind.horizon(self.view, store.stream_time)
             if decode_entry(stored).timestamp < until:
                 return None
-        return stored if stored[8] < 0x80 else self._of_marked(stored, as_bytes)
+        return stored if stored[8] < 0x80 else self._marked_entry(stored, as_bytes)
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         """`look_up` of each; raises if one of them fails."""
@@ -359,10 +359,10 @@ class ViewReads(KeyTexts, KeyRouting):
         # `is_tombstone` inlined: the call would take most of the time
         for index, stored in enumerate(entries):
             if stored is not None and stored[8] >= 0x80:
-                entries[index] = self._of_marked(stored)
+                entries[index] = self._marked_entry(stored)
         return entries
 
-    def _of_marked(self, stored: bytes, as_bytes: bool = False) -> Entry | None:
+    def _marked_entry(self, stored: bytes, as_bytes: bool = False) -> Entry | None:
         """The entry in stored bytes that are not a plain value; None for a tombstone.
         UnreadableEntry, SchemaNotYet."""
         if is_tombstone(stored):

@@ -15,7 +15,8 @@
   forwarded request does not wait for long.
 - Once all holders have refused, they are asked again until `Constants.wait_timeout` after the
   query began (for `not-up-to-offset` five times as long: a record that was just written will
-  arrive). A refusal that neither waiting nor another instance can change ends the query at once.
+  arrive). A refusal that neither waiting nor another instance can change ends the query
+  immediately.
 - The error is then the last refusal.
 """
 

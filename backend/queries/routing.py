@@ -55,7 +55,7 @@ class NotOwner(Exception):
 OCTETS = "octet-stream"
 """The representation of a value as its record bytes."""
 
-OF_BOUNDS = frozenset(("not-up-to-offset", "too-far-behind", "too-stale"))
+BOUND_CODES = frozenset(("not-up-to-offset", "too-far-behind", "too-stale"))
 """The problem codes of a read whose bounds no instance can keep."""
 
 _LEAST_FOR_NUMPY = 24  # fewer keys are hashed faster one by one
@@ -314,8 +314,8 @@ class KeyRouting:
         """The number of partitions, and whether the partition of every key follows from it; if not,
         keys have to be resolved one by one. Unavailable."""
         topology, metadata = self._context.group.topology, self._metadata.get(self.view.topic)
-        of_topology, of_metadata, counted = self._counted
-        if counted is None or topology is not of_topology or metadata is not of_metadata:
+        counted_topology, counted_metadata, counted = self._counted
+        if counted is None or topology is not counted_topology or metadata is not counted_metadata:
             placed = self._context.group.placed(self.view)
             count = len(placed.active)
             counted = (

@@ -34,44 +34,44 @@ class FairQueue:
     Used in the event loop."""
 
     def __init__(self) -> None:
-        self._of_clients: dict[str, deque[asyncio.Future[None]]] = {}  # the next client first
+        self._by_client: dict[str, deque[asyncio.Future[None]]] = {}  # the next client first
 
     def __len__(self) -> int:
         """How many clients wait."""
-        return len(self._of_clients)
+        return len(self._by_client)
 
     def has(self, client: str) -> bool:
         """Whether a request of this client waits."""
-        return client in self._of_clients
+        return client in self._by_client
 
     def waiting(self, client: str) -> int:
         """How many requests of this client wait, including cancelled ones."""
-        return len(self._of_clients.get(client, ()))
+        return len(self._by_client.get(client, ()))
 
     def add(self, client: str) -> asyncio.Future[None]:
         """Add a request. `wake_next` sets the returned future when the request may go on."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._of_clients.setdefault(client, deque()).append(turn)
+        self._by_client.setdefault(client, deque()).append(turn)
         return turn
 
     def discard(self, client: str, turn: asyncio.Future[None]) -> None:
         """Remove a request that no longer waits."""
-        of_client = self._of_clients.get(client)
-        if of_client is not None and turn in of_client:
-            of_client.remove(turn)
-            if not of_client:
-                del self._of_clients[client]
+        turns = self._by_client.get(client)
+        if turns is not None and turn in turns:
+            turns.remove(turn)
+            if not turns:
+                del self._by_client[client]
 
     def wake_next(self, may_go: Callable[[str], bool] = _anyone) -> str | None:
         """Wake one request of the next client that may go on. Returns the client; None if
         there is none."""
-        for client in list(self._of_clients):
+        for client in list(self._by_client):
             if not may_go(client):
                 continue
-            waiting = self._of_clients.pop(client)
+            waiting = self._by_client.pop(client)
             turn = _next_of(waiting)
             if waiting:
-                self._of_clients[client] = waiting  # after all others
+                self._by_client[client] = waiting  # after all others
             if turn is not None:
                 turn.set_result(None)
                 return client
@@ -92,8 +92,8 @@ class Turns:
 
     def __init__(self, pace: Pace | None = None) -> None:
         self._pace = pace or Pace()
-        self._of_clients = FairQueue()
-        self._of_instances = FairQueue()
+        self._client_queries = FairQueue()
+        self._instance_queries = FairQueue()
         self._is_of_instance = False  # whether an instance's query had the last turn
         # in which the next turn is scheduled; a closed loop (in tests) runs nothing any more
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -106,7 +106,7 @@ class Turns:
     async def next(self, client: str, is_peer: bool) -> None:
         """Wait for a round in which this query may go on. `is_peer`: whether another instance asks
         for it."""
-        turn = (self._of_instances if is_peer else self._of_clients).add(client)
+        turn = (self._instance_queries if is_peer else self._client_queries).add(client)
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop = loop
@@ -114,7 +114,7 @@ class Turns:
         await turn
 
     def _step_ended(self) -> None:
-        clients = len(self._of_clients) + len(self._of_instances)
+        clients = len(self._client_queries) + len(self._instance_queries)
         if not clients:
             self._loop = None
         elif pause := self._pace.pause(clients):
@@ -124,13 +124,13 @@ class Turns:
 
     def _advance(self) -> None:
         self._pace.begin()
-        first, second = self._of_instances, self._of_clients
+        first, second = self._instance_queries, self._client_queries
         if self._is_of_instance:
             first, second = second, first
         woken = first if first.wake_next() is not None else second
         if woken is second:
             second.wake_next()
-        self._is_of_instance = woken is self._of_instances
+        self._is_of_instance = woken is self._instance_queries
         # after the step of the query that was woken
         asyncio.get_running_loop().call_soon(self._step_ended)
 

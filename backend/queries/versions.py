@@ -33,7 +33,7 @@ class VersionedReads(ViewReads):
         version = version_at(store, cast(VersionedLayout, self.view.layout), key, None)
         if version is None:
             return None
-        return version[1] if version[1][8] < 0x80 else self._of_marked(version[1], as_bytes)
+        return version[1] if version[1][8] < 0x80 else self._marked_entry(version[1], as_bytes)
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         return [self.look_up(store, key) for key in keys]

@@ -80,9 +80,9 @@ class BrowserRules:
         return known
 
     def admit(
-        self, method: str, raw_path: bytes, headers: list[Header], of_admin: bool = False
+        self, method: str, raw_path: bytes, headers: list[Header], is_admin: bool = False
     ) -> list[Header]:
-        """The headers to add to the answer; Forbidden, BadRequest. `of_admin`: whether the request
+        """The headers to add to the answer; Forbidden, BadRequest. `is_admin`: whether the request
         needs the scope `admin`, which pages of other origins never have."""
         host, origin, site, mode, target = _browser_headers(headers)
         if not self.allows_host(host):
@@ -96,7 +96,7 @@ class BrowserRules:
             if _is_own(origin, host):
                 return more
             if origin.decode("latin-1").lower() in self._origins:
-                if of_admin:
+                if is_admin:
                     raise Forbidden(
                         "cross-site",
                         "Pages of the origins in QUERYABLE_CORS_ORIGINS read and append. For what "

@@ -56,11 +56,11 @@ class ClientClaim:
 
 def client_of(address: str) -> str:
     """The name of the client with this address: an IPv6 network of 64 bits is one client."""
-    return address if ":" not in address else _of_ipv6(address)
+    return address if ":" not in address else _ipv6_network(address)
 
 
 @lru_cache(maxsize=4096)
-def _of_ipv6(address: str) -> str:
+def _ipv6_network(address: str) -> str:
     try:
         ipv6 = IPv6Address(address.partition("%")[0])
     except ValueError:

@@ -41,7 +41,7 @@ def parse_key_file(content: bytes) -> list[VerificationKey]:
     """The public keys of a PEM file, or one secret; ValueError, which never has the content."""
     _check_size(content)
     if b"-----BEGIN" in content:
-        keys = [_of_pem(block[1], block[0]) for block in _PEM.finditer(content)]
+        keys = [_from_pem(block[1], block[0]) for block in _PEM.finditer(content)]
         if not keys:
             raise ValueError("it has a PEM block without an end")
         return _checked(keys)
@@ -74,7 +74,7 @@ def parse_jwk_set(content: bytes, with_secrets: bool) -> list[VerificationKey]:
         raise ValueError("it is not a JWK set: a JSON object with a list of keys")
     if len(jwks) > _MAX_KEYS:
         raise ValueError(f"it has {len(jwks)} keys; at most {_MAX_KEYS} are allowed")
-    return [key for jwk in jwks if (key := _of_jwk(jwk, with_secrets)) is not None]
+    return [key for jwk in jwks if (key := _from_jwk(jwk, with_secrets)) is not None]
 
 
 def _check_size(content: bytes) -> None:
@@ -88,7 +88,7 @@ def _checked(keys: Sequence[VerificationKey]) -> list[VerificationKey]:
     return list(keys)
 
 
-def _of_pem(label: bytes, block: bytes) -> VerificationKey:
+def _from_pem(label: bytes, block: bytes) -> VerificationKey:
     if label not in _PUBLIC:
         raise ValueError(f"it has a PEM block {label.decode()}; only public keys are allowed")
     try:
@@ -133,7 +133,7 @@ def _is_public_key(der: bytes) -> bool:
     return True
 
 
-def _of_jwk(jwk: dict[str, Any], with_secrets: bool) -> VerificationKey | None:
+def _from_jwk(jwk: dict[str, Any], with_secrets: bool) -> VerificationKey | None:
     """The key; None for keys of other algorithms or uses, and for malformed ones."""
     key_id, algorithm = jwk.get("kid"), jwk.get("alg")
     if jwk.get("use", "sig") != "sig" or not isinstance(key_id, str | None):

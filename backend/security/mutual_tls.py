@@ -9,15 +9,15 @@ from typing import Any
 
 from backend.wire.answer import FINAL_STATUS
 
-_OF_PROXIES = frozenset((FINAL_STATUS, b"x-forwarded-for", b"forwarded", b"via", b"x-real-ip"))
-_HAS_ONE = re.compile(rb"\n(?:" + b"|".join(sorted(_OF_PROXIES)) + rb"):", re.IGNORECASE)
+_PROXY_HEADERS = frozenset((FINAL_STATUS, b"x-forwarded-for", b"forwarded", b"via", b"x-real-ip"))
+_HAS_ONE = re.compile(rb"\n(?:" + b"|".join(sorted(_PROXY_HEADERS)) + rb"):", re.IGNORECASE)
 
 
 def is_passed_on(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether a proxy has passed on the request of a client. Then neither the certificate nor the
     address of the connection says anything about the sender. Our nginx sends the first of these
     headers with all requests of its clients. Most other proxies send one of the others."""
-    return any(name in _OF_PROXIES for name, _ in headers)
+    return any(name in _PROXY_HEADERS for name, _ in headers)
 
 
 def has_cluster_certificate(scope: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from backend.telemetry.rate_limited_log import RateLimitedLog
 
 MAX_UNREAD_BYTES = 128 << 20
-"""The most bytes of answers that clients have not read yet, over all connections."""
+"""The maximum bytes of answers that clients have not read yet, over all connections."""
 
 _EXAMINED = 32  # connections that are compared to find the one to close
 
@@ -72,27 +72,27 @@ class OpenConnections:
             self._make_room(connection)
 
     def discard(self, connection: OpenConnection) -> None:
-        of_address = self._by_address.get(connection.address, {})
-        if connection in of_address:
-            del of_address[connection]
+        by_age = self._by_address.get(connection.address, {})
+        if connection in by_age:
+            del by_age[connection]
             self._count -= 1
-        if not of_address:
+        if not by_age:
             self._by_address.pop(connection.address, None)
 
     def _make_room(self, newest: OpenConnection) -> None:
         """Close a connection of the address that has the most: the one whose time-out for a
         request ends first, or the newest if all are busy."""
-        of_address = max(self._by_address.values(), key=len)
+        by_age = max(self._by_address.values(), key=len)
         log.warn(
             "connections",
-            f"too many connections are open; idle ones of {next(iter(of_address)).address}, which "
-            f"has {len(of_address)}, are closed",
+            f"too many connections are open; idle ones of {next(iter(by_age)).address}, which "
+            f"has {len(by_age)}, are closed",
         )
         victim, first = newest, float("inf")
-        for connection in [c for c, _ in zip(of_address, range(_EXAMINED), strict=False)]:
+        for connection in [c for c, _ in zip(by_age, range(_EXAMINED), strict=False)]:
             ends = connection.request_ends
             if ends is None:  # it is busy: look at others first the next time
-                of_address[connection] = of_address.pop(connection)
+                by_age[connection] = by_age.pop(connection)
             elif connection is not newest and ends < first:
                 victim, first = connection, ends
         victim.abort()
@@ -114,10 +114,10 @@ class UnreadBytes:
         self._sizes[connection] = size
         self.total += size
         while self.total > self.limit:
-            of_clients: Counter[str] = Counter()
+            unread_by_client: Counter[str] = Counter()
             for c, waiting in self._sizes.items():
-                of_clients[c.client] += waiting
-            [(client, most)] = of_clients.most_common(1)
+                unread_by_client[c.client] += waiting
+            [(client, most)] = unread_by_client.most_common(1)
             victim = next(c for c in self._sizes if c.client == client)
             log.warn(
                 "unread",

@@ -39,10 +39,10 @@ _DISCONNECT_GRACE = 3.0
 class Connection(asyncio.Protocol):
     """Answers the requests of a connection one after another, in order.
 
-    If the bytes that arrive between two requests are one plain point read, it is answered at once.
-    All other bytes go to the parser, and each request becomes an `Exchange` with the ASGI
-    application. The hot path is `data_received`: it uses no parser, task or scope, and does not
-    reset the timer.
+    If the bytes that arrive between two requests are one plain point read, it is answered
+    immediately. All other bytes go to the parser, and each request becomes an `Exchange` with the
+    ASGI application. The hot path is `data_received`: it uses no parser, task or scope, and does
+    not reset the timer.
     """
 
     def __init__(self, server: Server) -> None:
@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
         self._closing = StagedClose(self._transport)
 
     def abort(self) -> None:
-        """Close at once, even if the client has not read the responses."""
+        """Close immediately, even if the client has not read the responses."""
         self.is_open = False
         self._server.open.discard(self)
         self._transport.abort()

@@ -58,7 +58,7 @@ class Handshake(asyncio.Protocol):
 
     def _step(self, _: object = None) -> None:
         """Run the coroutine to its next wait. A task would begin it later, and bytes that arrive
-        before that would be lost. (From Python 3.12 on, tasks can begin at once.)"""
+        before that would be lost. (From Python 3.12 on, tasks can begin immediately.)"""
         try:
             future = self._tls.send(None)
         except StopIteration as ended:

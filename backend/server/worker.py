@@ -30,7 +30,7 @@ _SHUTDOWN_TIMEOUT = 10.0  # s for requests in flight when the worker stops
 
 class Worker(base.Worker):  # type: ignore[misc]
     """Runs the server. SIGTERM: drain, close idle connections, finish requests in flight. SIGINT
-    and SIGQUIT: stop at once."""
+    and SIGQUIT: stop immediately."""
 
     loop: asyncio.AbstractEventLoop
 

@@ -15,8 +15,9 @@ from backend.telemetry.rate_limited_log import RateLimitedLog
 log = RateLimitedLog(logging.getLogger(__name__))
 
 MAX_SERIES: Final = 500
-"""The most histograms of an instance. Routes and views are those of the deployment, so there are
-fewer, unless it has very many views. Then requests of further views are counted without a view."""
+"""The maximum number of histograms of an instance. Routes and views are those of the
+deployment, so there are fewer, unless it has very many views. Then requests of further views are
+counted without a view."""
 
 KEY: Final = "key"
 INTERNAL_READS: Final = "internal/reads"

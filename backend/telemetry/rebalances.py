@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from model.topology import Topology
 
-_Held = set[tuple[str, int]]
+_Partitions = set[tuple[str, int]]
 
 
 class Rebalances:
@@ -13,15 +13,15 @@ class Rebalances:
     def __init__(self) -> None:
         self.count = self.gained = self.lost = 0
 
-    def applied(self, before: Topology, after: Topology, instance: str) -> None:
+    def record(self, before: Topology, after: Topology, instance: str) -> None:
         """Count the replacement of a topology by a newer one."""
-        held, holds = _held(before, instance), _held(after, instance)
+        held, now_held = _held(before, instance), _held(after, instance)
         self.count += 1
-        self.gained += len(holds - held)
-        self.lost += len(held - holds)
+        self.gained += len(now_held - held)
+        self.lost += len(held - now_held)
 
 
-def _held(topology: Topology, instance: str) -> _Held:
+def _held(topology: Topology, instance: str) -> _Partitions:
     return {
         (view, partition)
         for view in topology.views

@@ -74,5 +74,5 @@ class Telemetry:
     def rebalanced(self, before: Topology, after: Topology, instance: str, seconds: float) -> None:
         """Record that `after` has replaced `before`. `seconds`: that the instance has spent in
         rebalances since its start."""
-        self.rebalances.applied(before, after, instance)
+        self.rebalances.record(before, after, instance)
         self.history.rebalanced(time.time(), before, after, seconds)

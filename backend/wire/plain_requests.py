@@ -68,7 +68,7 @@ _HEARTBEAT = re.compile(
 _unsigned_heads: set[bytes] = set()
 _keyed_heads: set[bytes] = set()
 _BEFORE_LENGTH = b"\r\nContent-Length:"
-_OF_SIGNATURE = slice(-MAC_SIZE - len(_BEFORE_LENGTH), -len(_BEFORE_LENGTH))
+_SIGNATURE_SLICE = slice(-MAC_SIZE - len(_BEFORE_LENGTH), -len(_BEFORE_LENGTH))
 _MAX_KNOWN_HEADS, _MAX_KNOWN_HEAD_BYTES = 1000, 512
 
 # The request with which proxy/discovery.lua asks whether the topology has changed.
@@ -126,8 +126,8 @@ def plain_reads(data: bytes) -> PlainPost | None:
     if is_complete and len(length) < 8 and length.isdigit() and int(length) == len(body):
         if before in _unsigned_heads:
             return tuple.__new__(PlainPost, (None, body))
-        if before[: _OF_SIGNATURE.start] in _keyed_heads and before.endswith(_BEFORE_LENGTH):
-            signature = before[_OF_SIGNATURE]
+        if before[: _SIGNATURE_SLICE.start] in _keyed_heads and before.endswith(_BEFORE_LENGTH):
+            signature = before[_SIGNATURE_SLICE]
             if signature.isalnum():
                 return tuple.__new__(PlainPost, (signature, body))
     match = _READS.match(data)

@@ -148,11 +148,11 @@ def decode_reads(body: bytes) -> tuple[list[bytes], list[Reads]]:
     TooManyReads."""
     digests, at = _digests(body) if body.startswith(_TOKENS) else ([], 0)
     if body.startswith(_LENGTHS, at):
-        return digests, _of_partitions(body, at, len(digests))
+        return digests, _parse_partitions(body, at, len(digests))
     return digests, _in_lines(body, at, len(digests))
 
 
-def _of_partitions(body: bytes, at: int, tokens: int) -> list[Reads]:
+def _parse_partitions(body: bytes, at: int, tokens: int) -> list[Reads]:
     """The groups of keys that begin at `at`, in a request that has `tokens` tokens."""
     head, _, joined = body[at:].partition(b"\n\n")
     lengths, *lines = head.split(b"\n")
@@ -168,9 +168,9 @@ def _of_partitions(body: bytes, at: int, tokens: int) -> list[Reads]:
         texts = keys[first : first + size]
         if len(texts) != size or not size:
             raise ValueError("A group has no keys, or fewer than its line says.")
-        of_reads = [0] if numbers == b"0" else _numbers(numbers, size, tokens)
+        token_numbers = [0] if numbers == b"0" else _numbers(numbers, size, tokens)
         # half the time of Reads(…)
-        groups.append(tuple.__new__(Reads, (kind[len(_PARTITION) :], texts, of_reads)))
+        groups.append(tuple.__new__(Reads, (kind[len(_PARTITION) :], texts, token_numbers)))
         first += size
     if first != len(keys):
         raise ValueError("There are more keys than the groups have.")
@@ -199,7 +199,7 @@ def _split(keys: bytes, lengths: bytes) -> list[bytes]:
 
 
 def _in_lines(body: bytes, at: int, tokens: int) -> list[Reads]:
-    """The groups of a request in lines, as `_of_partitions`. Other backends send paths.
+    """The groups of a request in lines, as `_parse_partitions`. Other backends send paths.
 
     nginx of an earlier release sends paths and keys. `keys VIEW PARTITIONER PARTITIONS PARTITION
     COUNT NUMBERS` begins a group of keys that are text, each after 0x01 in a line. After the next
@@ -224,8 +224,8 @@ def _in_lines(body: bytes, at: int, tokens: int) -> list[Reads]:
             raise ValueError("A group has no reads, or fewer than its first line says.")
         if is_keys and (min(texts) < ENTRY or max(texts) >= _AFTER_ENTRIES):
             raise ValueError("A key does not begin with 0x01.")
-        of_reads = [0] if numbers == b"0" else _numbers(numbers, size, tokens)
-        groups.append(Reads(kind[len(_KEYS) :] if is_keys else None, texts, of_reads))
+        token_numbers = [0] if numbers == b"0" else _numbers(numbers, size, tokens)
+        groups.append(Reads(kind[len(_KEYS) :] if is_keys else None, texts, token_numbers))
         at += size
     return groups
 

@@ -131,9 +131,9 @@ _PLAIN_FIELDS = tuple(field.name for field in fields(ScanRequest) if field.name 
 _Fields = TypeVar("_Fields", bound=BaseModel)
 
 
-def _parsed(of: type[_Fields], body: bytes, what: str) -> _Fields:
+def _parsed(type_: type[_Fields], body: bytes, what: str) -> _Fields:
     try:
-        return of.model_validate_json(body)
+        return type_.model_validate_json(body)
     except ValidationError as e:
         wrong = e.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, wrong["loc"]))

@@ -12,7 +12,7 @@ from local.kafka.java import find_java
 from local.stack.nginx import find_nginx, workers_beside_backends
 from model.http.answers import Answer
 
-_OF_SERVER = ("date", "server", "connection")
+_SERVER_HEADERS = ("date", "server", "connection")
 _STREAMS = Path(__file__).with_name("streams")
 
 
@@ -20,7 +20,7 @@ def constant(stack: Stack, answer: Answer) -> Server:
     """gunicorn with a backend's settings, and an application that always sends this answer."""
     server_name = stack.new_name("constant")
     recorded = stack.folder_of(f"{server_name}.json")
-    headers = {name: text for name, text in answer.headers.items() if name not in _OF_SERVER}
+    headers = {name: text for name, text in answer.headers.items() if name not in _SERVER_HEADERS}
     body = answer.body.decode()
     recorded.write_text(json.dumps({"status": answer.status, "headers": headers, "body": body}))
     env = {"BENCH_ANSWER": str(recorded)}
@@ -36,7 +36,7 @@ def static(stack: Stack, answer: Answer) -> Server:
 
 def static_location(answer: Answer) -> str:
     """nginx's directives that send the same answer."""
-    made_by_nginx = (*_OF_SERVER, "content-length", "content-type")
+    made_by_nginx = (*_SERVER_HEADERS, "content-length", "content-type")
     lines = [
         f"add_header {name} {_quoted(text)};"
         for name, text in answer.headers.items()

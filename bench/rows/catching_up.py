@@ -30,7 +30,7 @@ def ingest(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     """An empty instance reads a whole topic."""
     reference = ["consume", stack.servers, stack.table.topic, *range(records.PARTITIONS)]
     baselines = [
-        Baseline("rps", "consume", Target(0.6, at_least=True, of_ratio=True)),
+        Baseline("rps", "consume", Target(0.6, at_least=True, is_ratio=True)),
         Baseline("cpu_us", "consume"),
         Baseline("rss_mb", "consume", Target(250.0)),
     ]
@@ -123,7 +123,7 @@ def launch(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         return Measurement({"seconds": seconds}, wrong)
 
     streams = partial(measure, lambda: applications(stack))
-    baselines = [Baseline("seconds", "launch-streams", Target(0.5, of_ratio=True))]
+    baselines = [Baseline("seconds", "launch-streams", Target(0.5, is_ratio=True))]
     yield [
         Subject("launch", partial(measure, ours), baselines=baselines),
         Subject("launch-streams", streams, reference=True),

@@ -47,9 +47,9 @@ def forwarded(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     def front() -> Sequence[Server]:
         return servers.front(stack, [direct.server, *direct.servers[1:]])
 
-    at_least = {n: Target(1.5, at_least=True, of_ratio=True) for n in plan.connections if n >= 16}
+    at_least = {n: Target(1.5, at_least=True, is_ratio=True) for n in plan.connections if n >= 16}
     baselines = [
-        Baseline("p50_ms", "forwarded-one-by-one", {1: Target(1.05, of_ratio=True)}),
+        Baseline("p50_ms", "forwarded-one-by-one", {1: Target(1.05, is_ratio=True)}),
         Baseline("p99_ms", "forwarded-one-by-one", {256: Target(50.0)}),
         Baseline("cpu_us", "forwarded-one-by-one"),
         *_baselines(direct.name, at_least),

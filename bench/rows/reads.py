@@ -29,13 +29,13 @@ _LIFETIME_S = 24 * 3600
 _FACTOR_CONNECTIONS = 64
 _PROXY_BASELINES = [
     # coalescing must not delay a single reader
-    Baseline("p50_ms", "proxy-one-by-one", {1: Target(1.05, of_ratio=True)}),
+    Baseline("p50_ms", "proxy-one-by-one", {1: Target(1.05, is_ratio=True)}),
     Baseline("p99_ms", "proxy-one-by-one", {64: Target(5.0)}),
     Baseline("cpu_us", "proxy-one-by-one", {16: Target(70.0), 64: Target(34.0), 256: Target(22.0)}),
     Baseline(
         "cpu_us",
         "proxy-to-static",
-        {n: Target(bound, of_ratio=True) for n, bound in ((16, 1.4), (64, 1.0), (256, 0.9))},
+        {n: Target(bound, is_ratio=True) for n, bound in ((16, 1.4), (64, 1.0), (256, 0.9))},
     ),
 ]
 _BACKEND_BASELINES = [
@@ -88,7 +88,7 @@ def tokens(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         LoadTest, workload=Workload(stack.table, tokens=issued.file), plan=plan, token=issued.first
     )
     by_proxy, by_backend = (
-        [Baseline("cpu_us", f"{row}-no-token", Target(1.15, of_ratio=True))]
+        [Baseline("cpu_us", f"{row}-no-token", Target(1.15, is_ratio=True))]
         for row in ("proxy", "backend")
     )
     yield [
@@ -170,7 +170,7 @@ def factors(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
 
     static = load("static-beside-2-backends", launch_static, Workload(base), reference=True)
     baselines = {name: [Baseline("cpu_us", "proxy-base")] for name in cases if name != "proxy-base"}
-    baselines["proxy-backends-2"] = [Baseline("cpu_us", static.name, Target(1.0, of_ratio=True))]
+    baselines["proxy-backends-2"] = [Baseline("cpu_us", static.name, Target(1.0, is_ratio=True))]
     by_proxy = partial(load, is_proxy=True)
     subjects = {
         name: by_proxy(

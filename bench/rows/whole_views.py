@@ -197,7 +197,7 @@ def latency(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
             rate = (_applied(backend) - before) / (time.monotonic() - began)
         return Measurement({**measurement.values, "ingested_per_s": rate}, measurement.wrong)
 
-    paced, twice = partial(Subject, connections=[_READERS]), Target(2.0, of_ratio=True)
+    paced, twice = partial(Subject, connections=[_READERS]), Target(2.0, is_ratio=True)
     alone = paced("reads-idle", lambda _: reads(nullcontext()))
     alone.attempt(lambda: reads(nullcontext()))  # warms up
     yield [

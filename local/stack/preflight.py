@@ -95,11 +95,11 @@ def check_ports(settings: StackSettings) -> None:
         chosen.insert(1, (settings.broker_port, "the Kafka broker", "QUERYABLE_BROKER_PORT"))
     servers: dict[int, tuple[str, str]] = {}
     for port, server, setting in chosen:
-        other, of_other = servers.setdefault(port, (server, setting))
-        if of_other != setting:
+        other, other_setting = servers.setdefault(port, (server, setting))
+        if other_setting != setting:
             raise LocalError(
                 f"{other} and {server} would both use port {port}: choose another one with "
-                f"{of_other} or {setting}."
+                f"{other_setting} or {setting}."
             )
 
 

@@ -38,19 +38,19 @@ def cast_name(type_name: str) -> str | None:
     return f"try_cast {name}" if name in _CASTS else None
 
 
-def cast_type(name: str, of: Type) -> Type:
+def cast_type(name: str, source: Type) -> Type:
     """The type of the result of a cast; ValueError."""
     kind = name.removeprefix("try_cast ")
-    to = _CASTS[kind]
-    if of.kind not in _FROM:
-        raise ValueError(f"try_cast is not for a {of.kind}")
-    if kind == "boolean" and of.kind not in (Kind.STRING, Kind.BOOLEAN):
-        raise ValueError(f"try_cast as boolean is for text, not for a {of.kind}; write a <> 0")
-    if kind == "string" and of.kind not in _TEXTUAL:
-        raise ValueError(f"try_cast as string is for whole numbers, not for a {of.kind}")
+    target = _CASTS[kind]
+    if source.kind not in _FROM:
+        raise ValueError(f"try_cast is not for a {source.kind}")
+    if kind == "boolean" and source.kind not in (Kind.STRING, Kind.BOOLEAN):
+        raise ValueError(f"try_cast as boolean is for text, not for a {source.kind}; write a <> 0")
+    if kind == "string" and source.kind not in _TEXTUAL:
+        raise ValueError(f"try_cast as string is for whole numbers, not for a {source.kind}")
     if kind == "string":
-        return to.or_null(of.optional)  # every value of these types has a text
-    return to.or_null()
+        return target.or_null(source.optional)  # every value of these types has a text
+    return target.or_null()
 
 
 CASTS = tuple(f"try_cast {name}" for name in _CASTS)
@@ -61,7 +61,7 @@ _EXACT = 2**53
 """Above it, not every whole number is a double."""
 
 
-def cast_function(name: str, of: Type, to: Type) -> Callable[[Any], Any]:
+def cast_function(name: str, source: Type, target: Type) -> Callable[[Any], Any]:
     """The function of a cast from a value that is not null, in Python."""
     kind = name.removeprefix("try_cast ")
     if kind == "string":
@@ -69,14 +69,14 @@ def cast_function(name: str, of: Type, to: Type) -> Callable[[Any], Any]:
     if kind == "boolean":
         return _boolean
     if kind == "double":
-        return _double_of_text if of.kind is Kind.STRING else float
+        return _double_of_text if source.kind is Kind.STRING else float
     whole: Callable[[Any], int | None] = (
-        _whole_of_text if of.kind is Kind.STRING else _whole_of_number
+        _whole_of_text if source.kind is Kind.STRING else _whole_of_number
     )
 
     def cast(value: Any) -> int | None:
-        found = whole(value)
-        return found if found is not None and to.low <= found <= to.high else None
+        number = whole(value)
+        return number if number is not None and target.low <= number <= target.high else None
 
     return cast
 
@@ -92,9 +92,9 @@ def _boolean(value: str | bool) -> bool | None:
 
 
 def _double_of_text(value: str) -> float | None:
-    number = value.strip(" ")
-    found = float(number) if _NUMBER.fullmatch(number) else None
-    return None if found is None or abs(found) == float("inf") else found + 0.0
+    text = value.strip(" ")
+    number = float(text) if _NUMBER.fullmatch(text) else None
+    return None if number is None or abs(number) == float("inf") else number + 0.0
 
 
 def _whole_of_text(value: str) -> int | None:

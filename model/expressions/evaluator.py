@@ -119,15 +119,15 @@ class _Source:
             known[name] = self._field(name, expression.type, level)
         return known[name]
 
-    def _field(self, name: str, of: Type, level: int) -> str:
-        found = f"row.get({self._constant(name)})"
-        if isinstance(of, AnyScalar | NumberTime) or of.kind not in _CHECKS:
-            return self._variable(level, f"{self._constant(reader(of))}({found})", True)
+    def _field(self, name: str, type_: Type, level: int) -> str:
+        member = f"row.get({self._constant(name)})"
+        if isinstance(type_, AnyScalar | NumberTime) or type_.kind not in _CHECKS:
+            return self._variable(level, f"{self._constant(reader(type_))}({member})", True)
         # the plain types without a call, because most conditions only compare them
-        variable = self._variable(level, found, True)
-        wrong = _CHECKS[of.kind].format(variable)
-        if of.kind is Kind.INTEGER:
-            low, high = self._constant(of.low), self._constant(of.high)
+        variable = self._variable(level, member, True)
+        wrong = _CHECKS[type_.kind].format(variable)
+        if type_.kind is Kind.INTEGER:
+            low, high = self._constant(type_.low), self._constant(type_.high)
             wrong = f"{wrong} or not {low} <= {variable} <= {high}"
         self._line(level, f"if {wrong}: {variable} = None")
         return variable

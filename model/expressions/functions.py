@@ -119,15 +119,15 @@ def _times(arguments: Arguments) -> Type:
 
 def _negative(arguments: Arguments) -> Type:
     optional = _check("-", arguments, Kind.INTEGER)
-    of = arguments[0].type
-    return _bounded("-", -of.high, -of.low, optional)
+    operand = arguments[0].type
+    return _bounded("-", -operand.high, -operand.low, optional)
 
 
 def _div(arguments: Arguments) -> Type:
     optional = _check("div", arguments, Kind.INTEGER, Kind.INTEGER)
     by = _literal_int("the divisor of div", arguments[1], 1, INT64_MAX)
-    of = arguments[0].type
-    return integer(of.low // by, of.high // by, optional)
+    operand = arguments[0].type
+    return integer(operand.low // by, operand.high // by, optional)
 
 
 def _mod(arguments: Arguments) -> Type:
@@ -171,15 +171,15 @@ def _common(name: str, arguments: Arguments) -> Type:
     """The type of a result that is one of the arguments."""
     _check_same_kind(name, {argument.type.kind for argument in arguments})
     types = [argument.type for argument in arguments]
-    if len({of.scale for of in types}) > 1:
+    if len({type_.scale for type_ in types}) > 1:
         raise ValueError(f"{name} has decimals of different scale")
     return replace(
         types[0],
-        optional=any(of.optional for of in types),
-        low=min(of.low for of in types),
-        high=max(of.high for of in types),
-        bits=max(of.bits for of in types),
-        subsecond=any(of.subsecond for of in types),
+        optional=any(type_.optional for type_ in types),
+        low=min(type_.low for type_ in types),
+        high=max(type_.high for type_ in types),
+        bits=max(type_.bits for type_ in types),
+        subsecond=any(type_.subsecond for type_ in types),
     )
 
 
@@ -240,20 +240,20 @@ def _matched(name: str, result: Type, groups: bool) -> Typing:
 
 def _timestamp_seconds(arguments: Arguments) -> Type:
     optional = _check("timestamp_seconds", arguments, Kind.INTEGER)
-    of = arguments[0].type
-    if max(-of.low, of.high) > MAX_SECONDS:
+    operand = arguments[0].type
+    if max(-operand.low, operand.high) > MAX_SECONDS:
         raise ValueError(
             f"the number of timestamp_seconds may be more than {MAX_SECONDS}; give the fields a "
             "range,"
         )
-    return replace(TIME, optional=optional, low=of.low, high=of.high)
+    return replace(TIME, optional=optional, low=operand.low, high=operand.high)
 
 
 def _unix(name: str, factor: int) -> Typing:
     def type_(arguments: Arguments) -> Type:
         optional = _check(name, arguments, Kind.TIME)
-        of = arguments[0].type
-        return integer(factor * of.low, factor * (of.high + 1) - 1, optional)
+        operand = arguments[0].type
+        return integer(factor * operand.low, factor * (operand.high + 1) - 1, optional)
 
     return type_
 

@@ -103,8 +103,8 @@ def unknown_field(name: str, known: Iterable[str]) -> str:
 
 
 def _close(name: str, known: Iterable[str]) -> str | None:
-    found = difflib.get_close_matches(name, tuple(known), 1)
-    return f"did you mean {found[0]}?" if found else None
+    similar = difflib.get_close_matches(name, tuple(known), 1)
+    return f"did you mean {similar[0]}?" if similar else None
 
 
 def _with_hint(text: str, hint: str | None) -> str:

@@ -26,10 +26,10 @@ def like_function(pattern: str) -> Callable[[str], bool]:
             return False
         at = len(first)
         for search, length in parts:
-            found = search(text, at, end)
-            if found < 0:
+            start = search(text, at, end)
+            if start < 0:
                 return False
-            at = found + length
+            at = start + length
         return True
 
     return is_like
@@ -61,8 +61,8 @@ def _search(part: str) -> Callable[[str, int, int], int]:
     pattern = _compiled(part)
 
     def search(text: str, at: int, end: int) -> int:
-        found = pattern.search(text, at, end)
-        return -1 if found is None else found.start()
+        match = pattern.search(text, at, end)
+        return -1 if match is None else match.start()
 
     return search
 
@@ -76,25 +76,25 @@ def regexp_extract_function(pattern: str, group: int = 0) -> Callable[[str], str
     compiled = python_pattern(pattern)
 
     def extract(text: str) -> str:
-        found = compiled.search(text)
-        return "" if found is None else found[group] or ""
+        match = compiled.search(text)
+        return "" if match is None else match[group] or ""
 
     return extract
 
 
 def regexp_extract_all_function(pattern: str, group: int = 0) -> Callable[[str], list[str]]:
     compiled = python_pattern(pattern)
-    return lambda text: [found[group] or "" for found in _matches(compiled, text)]
+    return lambda text: [match[group] or "" for match in _matches(compiled, text)]
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """All matches that Java finds. After an empty match, it goes on at the next unit of 16 bits; so
     there may be another empty match within a character that has two of them."""
     at = 0
-    while at <= len(text) and (found := pattern.search(text, at)) is not None:
-        yield found
-        at = found.end()
-        if found.start() == at:
+    while at <= len(text) and (match := pattern.search(text, at)) is not None:
+        yield match
+        at = match.end()
+        if match.start() == at:
             if text[at : at + 1] >= _FIRST_OUTSIDE_16_BITS:
                 units = f"{text[:at]}\ud800\udc00{text[at + 1 :]}"
                 within = pattern.match(units, at + 1)

@@ -115,9 +115,9 @@ class _Parser:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise self._error(f"more than {_MAX_DEPTH} levels of parentheses")
-        found = self._chain(self._and, "or")
+        expression = self._chain(self._and, "or")
         self._depth -= 1
-        return found
+        return expression
 
     def _and(self) -> Expression:
         return self._chain(self._not, "and")
@@ -138,10 +138,10 @@ class _Parser:
             if self._take("not") is None:
                 break
             negations.append(at)
-        found = self._comparison()
+        expression = self._comparison()
         for at in reversed(negations):
-            found = self._call("not", at, found)
-        return found
+            expression = self._call("not", at, expression)
+        return expression
 
     def _comparison(self) -> Expression:
         left = self._joined()
@@ -154,20 +154,20 @@ class _Parser:
             self._expect("null")
             return self._call("is not null" if negated else "is null", at, left)
         negated = self._take("not")
-        found: Expression
+        comparison: Expression
         if self._take("in"):
-            found = self._call("in", at, left, *self._list())
+            comparison = self._call("in", at, left, *self._list())
         elif self._take("between"):
             low = self._joined()
             self._expect("and")
-            found = self._call("between", at, left, low, self._joined())
+            comparison = self._call("between", at, left, low, self._joined())
         elif self._take("like"):
-            found = self._call("like", at, left, self._joined())
+            comparison = self._call("like", at, left, self._joined())
         elif negated:
             raise self._error("expected in, between or like after not")
         else:
             return left
-        return self._call("not", at, found) if negated else found
+        return self._call("not", at, comparison) if negated else comparison
 
     def _joined(self) -> Expression:
         at = self._peek.at
@@ -201,9 +201,9 @@ class _Parser:
         if token.kind == "string":
             return Literal(token.text[1:-1].replace("''", "'"), STRING)
         if token.text == "(":
-            found = self._or()
+            expression = self._or()
             self._expect(")")
-            return found
+            return expression
         if token.kind == "symbol":
             raise self._error(unexpected(token.text), token.at)
         word = token.text.lower()
@@ -223,36 +223,36 @@ class _Parser:
 
     def _case(self, at: int) -> Expression:
         """``case when … then … else … end``, or ``case a when 1 then … else … end``."""
-        of = None if self._peek.text.lower() == "when" else self._or()
+        subject = None if self._peek.text.lower() == "when" else self._or()
         branches: list[tuple[Expression, Expression]] = []
         while self._take("when"):
             where = self._peek.at
             condition = self._or()
-            if of is not None:
-                condition = self._call("=", where, of, condition)
+            if subject is not None:
+                condition = self._call("=", where, subject, condition)
             self._expect("then")
             branches.append((condition, self._or()))
         if not branches:
             raise self._error(f"expected when, not {self._peek.text or 'the end'}")
         if self._take("else") is None:
             raise self._error("case needs else before end, such as else 'other',")
-        found = self._or()
+        result = self._or()
         self._expect("end")
         for condition, then in reversed(branches):
-            found = self._call("if", at, condition, then, found)
-        return found
+            result = self._call("if", at, condition, then, result)
+        return result
 
     def _cast(self, at: int) -> Expression:
         """``try_cast(a as int)``."""
         self._expect("(")
-        of = self._or()
+        operand = self._or()
         self._expect("as")
         token = self._peek
         if token.kind != "name" or (kind := cast_name(token.text)) is None:
             raise self._error(f"{token.text or 'the end'} is not a type: {CAST_TYPES}")
         self._next += 1
         self._expect(")")
-        return self._call(kind, at, of)
+        return self._call(kind, at, operand)
 
     def _function(self, token: Token) -> Expression:
         name = token.text.lower()
@@ -264,11 +264,11 @@ class _Parser:
 
     def _list(self) -> list[Expression]:
         self._expect("(")
-        found = [self._or()]
+        expressions = [self._or()]
         while self._take(","):
-            found.append(self._or())
+            expressions.append(self._or())
         self._expect(")")
-        return found
+        return expressions
 
     def _number(self, text: str, at: int) -> Expression:
         try:

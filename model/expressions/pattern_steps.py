@@ -60,11 +60,11 @@ def _signs(parts: Iterable[Part]) -> list[frozenset[str]]:
     in the pattern."""
     others = {sign for part in parts for sign in part.text}
     alphabet = _ASCII | others | {_ANY_OTHER}
-    of_text: dict[str, frozenset[str]] = dict.fromkeys([*_EMPTY, "(", "|", ")"], frozenset())
-    for text in {part.text for part in parts} - of_text.keys():
+    signs_by_text: dict[str, frozenset[str]] = dict.fromkeys([*_EMPTY, "(", "|", ")"], frozenset())
+    for text in {part.text for part in parts} - signs_by_text.keys():
         matches = re.compile(text, re.ASCII | re.DOTALL).fullmatch
-        of_text[text] = frozenset(sign for sign in alphabet if matches(sign))
-    return [of_text[part.text] for part in parts]
+        signs_by_text[text] = frozenset(sign for sign in alphabet if matches(sign))
+    return [signs_by_text[part.text] for part in parts]
 
 
 def _first(parts: Sequence[Part], signs: Sequence[frozenset[str]]) -> list[set[str]]:
@@ -96,15 +96,15 @@ def _first(parts: Sequence[Part], signs: Sequence[frozenset[str]]) -> list[set[s
 
 def _alternatives(parts: Sequence[Part], group: int) -> list[int]:
     """The places of ``|`` in the group that begins there; -1 is the whole pattern."""
-    found, depth = [], 0
+    places, depth = [], 0
     for at in range(group + 1, len(parts)):
         text = parts[at].text
         depth += (text == "(") - (text == ")")
         if depth < 0:
             break
         if text == "|" and depth == 0:
-            found.append(at)
-    return found
+            places.append(at)
+    return places
 
 
 def _is_certain(signs: frozenset[str], following: set[str]) -> bool:

@@ -102,15 +102,15 @@ def python_pattern(pattern: str) -> re.Pattern[str]:
 def check_like(pattern: str) -> None:
     """Check a pattern of SQL's ``like``, which Spark turns into a regular expression. Raises
     ValueError if it is not allowed."""
-    of_sign = {"%": Part(".", 0, LONG_TEXT), "_": Part(".")}
+    by_sign = {"%": Part(".", 0, LONG_TEXT), "_": Part(".")}
     wanted = pattern.rstrip("%")
-    parts = [of_sign.get(sign) or Part(re.escape(sign)) for sign in wanted]
+    parts = [by_sign.get(sign) or Part(re.escape(sign)) for sign in wanted]
     end = [] if wanted != pattern else [Part("$")]
     steps, _ = most_steps([Part("^"), *parts, *end])
     if steps > _MAX_STEPS:
         raise ValueError(
-            "the pattern of like has at most two %, beside those at its end: it would take hours "
-            "for a long text"
+            "the pattern of like has at most two %, apart from those at its end: it would take "
+            "hours for a long text"
         )
 
 

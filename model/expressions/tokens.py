@@ -22,7 +22,7 @@ class Token(NamedTuple):
 
 def tokens(text: str) -> list[Token]:
     """The tokens, and an ``end``. Raises ValueError with the character (from 1)."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     at = 0
     end = len(text.rstrip())
     while at < end:
@@ -31,9 +31,9 @@ def tokens(text: str) -> list[Token]:
             at += len(text[at:]) - len(text[at:].lstrip())
             raise ValueError(f"{_unknown(text[at:])} at character {at + 1}")
         kind = token.lastgroup or ""
-        found.append(Token(kind, token[kind], token.start(kind) + 1))
+        tokens.append(Token(kind, token[kind], token.start(kind) + 1))
         at = token.end()
-    return [*found, Token("end", "", end + 1)]
+    return [*tokens, Token("end", "", end + 1)]
 
 
 def _unknown(rest: str) -> str:

@@ -57,6 +57,6 @@ def known_not_null(condition: Expression) -> set[str]:
     if isinstance(condition, Call) and condition.function == "and":
         return set().union(*map(known_not_null, condition.arguments))
     if isinstance(condition, Call) and condition.function == "is not null":
-        [of] = condition.arguments
-        return {of.name} if isinstance(of, Field) else set()
+        [operand] = condition.arguments
+        return {operand.name} if isinstance(operand, Field) else set()
     return set()

@@ -110,28 +110,28 @@ def time_literal(micros: int) -> Type:
 
 def parse_field_type(text: str) -> Type:
     """Parse a type such as ``int? 0..59``. Raises ValueError."""
-    found = _FIELD_TYPE.fullmatch(text)
-    if found is None:
+    match = _FIELD_TYPE.fullmatch(text)
+    if match is None:
         raise ValueError(
             f'"{text[:40]}" is not a type; use string, any, int, long, double, decimal(2), boolean '
             'or time, or "time ms" for a number of ms since 1970 (s, ms, us, ns); with ? if it may '
             'be null; numbers with a range, as in "int? 0..59"'
         )
-    optional = found["optional"] is not None
-    kind = found["kind"]
-    if found["low"] is not None and kind not in ("int", "long"):
+    optional = match["optional"] is not None
+    kind = match["kind"]
+    if match["low"] is not None and kind not in ("int", "long"):
         raise ValueError("only int and long have a range")
-    if found["unit"] is not None and kind != "time":
+    if match["unit"] is not None and kind != "time":
         raise ValueError("only time has a unit")
-    if found["scale"] is not None:
-        scale = int(found["scale"])
+    if match["scale"] is not None:
+        scale = int(match["scale"])
         if not 1 <= scale < DECIMAL_DIGITS:
             raise ValueError(
                 f"a decimal has 1 to {DECIMAL_DIGITS - 1} digits after the point, not {scale}"
             )
         return Type(Kind.DECIMAL, optional, scale=scale)
-    if kind == "time" and found["unit"] is not None:
-        return NumberTime(Kind.TIME, optional, TIME.low, TIME.high, unit=found["unit"])
+    if kind == "time" and match["unit"] is not None:
+        return NumberTime(Kind.TIME, optional, TIME.low, TIME.high, unit=match["unit"])
     if kind == "time":
         return TIME.or_null(optional)
     if kind == "any":
@@ -139,7 +139,7 @@ def parse_field_type(text: str) -> Type:
     if kind not in ("int", "long"):
         return Type(Kind(kind), optional)
     least, most = _INT32 if kind == "int" else (INT64_MIN, INT64_MAX)
-    low, high = (int(found[bound] or limit) for bound, limit in (("low", least), ("high", most)))
+    low, high = (int(match[bound] or limit) for bound, limit in (("low", least), ("high", most)))
     if not least <= low <= high <= most:
         raise ValueError(f"{low}..{high} is not a range of {kind}")
     return Type(Kind.INTEGER, optional, low, high, bits=32 if kind == "int" else 64)

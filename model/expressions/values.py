@@ -23,13 +23,13 @@ _PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1, "ns": 0.001}
 """µs in a unit."""
 
 
-def time_of_number(found: object, unit: str, low: int = TIME.low, high: int = TIME.high) -> int:
+def time_of_number(value: object, unit: str, low: int = TIME.low, high: int = TIME.high) -> int:
     """µs since 1970, from a number of s, ms, us or ns. ``low``, ``high``: its bounds in seconds.
     Raises ValueError."""
-    if type(found) is int:
-        at: float = found // 1000 if unit == "ns" else found * int(_PER_UNIT[unit])
-    elif type(found) is float:
-        at = found * _PER_UNIT[unit]
+    if type(value) is int:
+        at: float = value // 1000 if unit == "ns" else value * int(_PER_UNIT[unit])
+    elif type(value) is float:
+        at = value * _PER_UNIT[unit]
     else:
         raise ValueError(NOT_A_NUMBER)
     if not low * 1_000_000 <= at <= high * 1_000_000 + 999_999:
@@ -37,22 +37,22 @@ def time_of_number(found: object, unit: str, low: int = TIME.low, high: int = TI
     return round(at)
 
 
-def text_of_scalar(found: object) -> str:
+def text_of_scalar(value: object) -> str:
     """A text itself; a number or a boolean as JSON. Raises ValueError."""
-    if type(found) is str:
-        return found
+    if type(value) is str:
+        return value
     # A number beyond the range of a double has become an array.
-    if not isinstance(found, int | float):
+    if not isinstance(value, int | float):
         raise ValueError("not a text, a number or a boolean")
-    return json.dumps(found, allow_nan=False)
+    return json.dumps(value, allow_nan=False)
 
 
-def double_of_number(found: object) -> float:
+def double_of_number(value: object) -> float:
     """Raises ValueError."""
-    if type(found) is not float and type(found) is not int:
+    if type(value) is not float and type(value) is not int:
         raise ValueError(NOT_A_NUMBER)
     try:
-        number = float(found)
+        number = float(value)
     except OverflowError:
         raise ValueError("not a number within the range of a double") from None
     if not abs(number) < float("inf"):
@@ -72,68 +72,68 @@ def decimal_of_double(number: float, scale: int) -> Decimal:
     return decimal
 
 
-def reader(of: Type) -> Read:
+def reader(type_: Type) -> Read:
     """A function from a value in JSON to a value of the type; None if it is not one."""
-    read = strict_reader(of)
+    read = strict_reader(type_)
 
-    def read_or_null(found: object) -> Value:
+    def read_or_null(value: object) -> Value:
         try:
-            return None if found is None else read(found)
+            return None if value is None else read(value)
         except ValueError:
             return None
 
     return read_or_null
 
 
-def strict_reader(of: Type) -> Read:
+def strict_reader(type_: Type) -> Read:
     """A function from a value in JSON, except null, to a value of the type. It raises ValueError
     with the reason if the value is not one."""
-    if isinstance(of, NumberTime):
-        return lambda found: time_of_number(found, of.unit, of.low, of.high)
-    if isinstance(of, AnyScalar):
+    if isinstance(type_, NumberTime):
+        return lambda value: time_of_number(value, type_.unit, type_.low, type_.high)
+    if isinstance(type_, AnyScalar):
         return text_of_scalar
-    if of.kind is Kind.DECIMAL:
-        return lambda found: decimal_of_double(double_of_number(found), of.scale)
-    if of.kind is Kind.INTEGER:
-        return _whole_reader(of)
-    return _READERS[of.kind]
+    if type_.kind is Kind.DECIMAL:
+        return lambda value: decimal_of_double(double_of_number(value), type_.scale)
+    if type_.kind is Kind.INTEGER:
+        return _whole_reader(type_)
+    return _READERS[type_.kind]
 
 
-def not_of_type(of: Type) -> str:
+def not_of_type(type_: Type) -> str:
     """Why a value in JSON of another type is not read as this one."""
-    if of.kind is Kind.INTEGER:
-        return f"not a whole number of {of.bits} bits"
-    return _NOT_OF_KIND[of.kind]
+    if type_.kind is Kind.INTEGER:
+        return f"not a whole number of {type_.bits} bits"
+    return _NOT_OF_KIND[type_.kind]
 
 
-def _whole_reader(of: Type) -> Read:
-    bound = 1 << (of.bits - 1)
-    low, high = of.low, of.high
-    not_whole, not_within = not_of_type(of), f"not within {low} to {high}"
+def _whole_reader(type_: Type) -> Read:
+    bound = 1 << (type_.bits - 1)
+    low, high = type_.low, type_.high
+    not_whole, not_within = not_of_type(type_), f"not within {low} to {high}"
 
-    def read(found: object) -> int:
-        if type(found) is int and low <= found <= high:
-            return found
-        is_whole = type(found) is int and -bound <= found < bound
+    def read(value: object) -> int:
+        if type(value) is int and low <= value <= high:
+            return value
+        is_whole = type(value) is int and -bound <= value < bound
         raise ValueError(not_within if is_whole else not_whole)
 
     return read
 
 
-def _string(found: object) -> str:
-    if type(found) is not str:
+def _string(value: object) -> str:
+    if type(value) is not str:
         raise ValueError(NOT_A_STRING)
-    return found
+    return value
 
 
-def _boolean(found: object) -> bool:
-    if type(found) is not bool:
+def _boolean(value: object) -> bool:
+    if type(value) is not bool:
         raise ValueError(_NOT_OF_KIND[Kind.BOOLEAN])
-    return found
+    return value
 
 
-def _time(found: object) -> int:
-    return parse_instant(_string(found))
+def _time(value: object) -> int:
+    return parse_instant(_string(value))
 
 
 _NOT_OF_KIND = {

@@ -1,8 +1,8 @@
 """Format `uuid`: the 36 characters of a UUID, as Kafka's `UUIDSerializer` writes them.
 
 Some producers write capitals (Swift's `uuidString`, SQL Server). To Kafka, these are other keys:
-they may be in other partitions, and are compacted separately. So each key is found by its own text.
-If a text with capitals is not a key of the view, it means the key in lower case.
+they may be in other partitions, and are compacted separately. So a key is looked up exactly as it
+is written. If the view has no such key, the key in lower case is looked up.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class MemberMetadata:
                 "mis_partitioned": self.mispartitioned,
                 "doubtful": self.topology_mispartitioned,
                 # leaders of older versions read only the smallest count
-                "built": {view: min(of_view) for view, of_view in counts.items()},
+                "built": {view: min(counts_of_view) for view, counts_of_view in counts.items()},
                 "partition_counts": counts,
                 "topic_hashes": self.topic_hashes,
                 "ready": self.ready,

@@ -128,13 +128,13 @@ def find_obstacle(
         return None
     found = _first_reachable(_addresses(servers), client)
     if found is None and refusal and client.has_sasl:
-        return _of_credentials(client, refusal)
+        return _credentials_obstacle(client, refusal)
     if found is None and (advertised := _advertised_in(reported)):
         return find_advertised_obstacle(servers, advertised, settings, source, seconds)
     return found
 
 
-def _of_credentials(client: _Client, refusal: str) -> Obstacle:
+def _credentials_obstacle(client: _Client, refusal: str) -> Obstacle:
     if client.mechanism.startswith(("PLAIN", "SCRAM")):
         return Obstacle(
             Step.CREDENTIALS,
@@ -250,14 +250,16 @@ def _examine(host: str, port: int, client: _Client) -> Obstacle | None:
             try:
                 stream = context.wrap_socket(connection, server_hostname=host)
             except ssl.SSLCertVerificationError as error:
-                return _of_certificate(error, address, client)
+                return _certificate_obstacle(error, address, client)
             except OSError as error:  # also ssl.SSLError
-                return _of_tls(error, host, port, client)
+                return _tls_obstacle(error, host, port, client)
         with stream:
-            return _of_listener(stream, host, port, client)
+            return _listener_obstacle(stream, host, port, client)
 
 
-def _of_certificate(error: ssl.SSLCertVerificationError, address: str, client: _Client) -> Obstacle:
+def _certificate_obstacle(
+    error: ssl.SSLCertVerificationError, address: str, client: _Client
+) -> Obstacle:
     why = error.verify_message.rstrip(".")
     if error.verify_code in _OTHER_NAME:
         return Obstacle(
@@ -283,7 +285,7 @@ def _of_certificate(error: ssl.SSLCertVerificationError, address: str, client: _
     )
 
 
-def _of_tls(error: OSError, host: str, port: int, client: _Client) -> Obstacle:
+def _tls_obstacle(error: OSError, host: str, port: int, client: _Client) -> Obstacle:
     address = f"{host}:{port}"
     try:
         with socket.create_connection((host, port), client.seconds) as connection:
@@ -307,7 +309,9 @@ def _of_tls(error: OSError, host: str, port: int, client: _Client) -> Obstacle:
     )
 
 
-def _of_listener(stream: socket.socket, host: str, port: int, client: _Client) -> Obstacle | None:
+def _listener_obstacle(
+    stream: socket.socket, host: str, port: int, client: _Client
+) -> Obstacle | None:
     address, source = f"{host}:{port}", client.source
     try:
         answer = _ask(stream, client)
@@ -322,7 +326,7 @@ def _of_listener(stream: socket.socket, host: str, port: int, client: _Client) -
     except OSError:
         answer = None
     if answer is None:
-        return _of_silence(host, port, client)
+        return _silence_obstacle(host, port, client)
     code, mechanisms = answer
     listed = ", ".join(mechanisms) or "none"
     if code == _ILLEGAL_STATE and client.has_sasl:
@@ -353,7 +357,7 @@ def _of_listener(stream: socket.socket, host: str, port: int, client: _Client) -
     return None
 
 
-def _of_silence(host: str, port: int, client: _Client) -> Obstacle:
+def _silence_obstacle(host: str, port: int, client: _Client) -> Obstacle:
     """Something listens there that does not answer as Kafka does."""
     address = f"{host}:{port}"
     if not client.has_tls and _has_tls(host, port, client):

@@ -33,7 +33,7 @@ end
 -- the name of its service. Both may be nil: older backends report neither. Returns nil and an error
 -- if the backend does not answer. before: its previous answer, or nil.
 local function ask(seed, before)
-    local address = addresses.of(seed.host, seed.port, before and before.address)
+    local address = addresses.choose(seed.host, seed.port, before and before.address)
     if not address then
         return nil, "no address for " .. seed.host
     end

@@ -100,8 +100,8 @@ function _M.shorten_turn(seconds)
     _M.hold(TURN, seconds)
 end
 
---- Whether the caller may read the topology at once because of a newer epoch: one worker may, once
--- in `seconds`.
+--- Whether the caller may read the topology immediately because of a newer epoch: one worker may,
+-- once in `seconds`.
 function _M.may_follow(seconds)
     return _M.take(FOLLOWED, seconds)
 end

@@ -31,7 +31,7 @@ local MAX_READS, MAX_TOKENS, MAX_BYTES = 512, 128, 128 * 1024
 -- also limits queues and timers.
 _M.MAX_CALLS = 512
 --- Timers of this module that run at the same time in a worker, besides those of queues: one that
--- begins a turn, and ends at once.
+-- begins a turn, and ends immediately.
 _M.MAX_TIMERS = 1
 -- a batch with this many reads or bytes does not wait for more
 local MANY_READS, MANY_BYTES = 64, MAX_BYTES / 2

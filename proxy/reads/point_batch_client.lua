@@ -16,7 +16,7 @@ local CONNECT_S, SEND_S, READ_S = 0.25, 1, settings.read_timeout
 -- for the whole answer, because a backend may send one byte at a time; a large one has more time
 local ANSWER_S, BYTES_PER_S = 2 * READ_S, 10e6
 -- after this time, a kept connection that fails is not replaced: a backend that has closed an idle
--- one says so at once
+-- one says so immediately
 local REPLACE_S = READ_S
 -- shorter than the backends' keep-alive, so that backends do not close a connection first
 local KEEPALIVE_S = 15

@@ -30,11 +30,11 @@ function _M.key_of(secret)
 end
 
 --- The value of the header. `at`: Unix time in ms; `receiver`: the id of an instance, or "*".
-function _M.signature(of, method, target, at, nonce, receiver, body)
+function _M.signature(signing_key, method, target, at, nonce, receiver, body)
     local body_hash = crypto.hash(body)
     local time = string.format("%.0f", at)
     local signed = table.concat({ method, target, time, nonce, body_hash, receiver }, "\n")
-    return time .. ":" .. nonce .. ":" .. body_hash .. ":" .. crypto.mac_hex(of, signed)
+    return time .. ":" .. nonce .. ":" .. body_hash .. ":" .. crypto.mac_hex(signing_key, signed)
 end
 
 --- The key for connections.
@@ -59,9 +59,10 @@ function _M.claim_key_of(secret)
 end
 
 --- The value of Queryable-Client: backend/security/client_claims.py describes it. `at`: as above.
-function _M.signed_claim(of, client, at)
+function _M.signed_claim(signing_key, client, at)
     local time = string.format("%.0f", at)
-    return client .. ";" .. time .. ";" .. crypto.mac_hex(of, "client\n" .. client .. "\n" .. time)
+    local signed = "client\n" .. client .. "\n" .. time
+    return client .. ";" .. time .. ";" .. crypto.mac_hex(signing_key, signed)
 end
 
 --- The secrets in the text of the file; nil and the error, which never contains them.

@@ -45,7 +45,7 @@ local function own_address(var)
 end
 
 --- The instances of the topology.
-local function of_topology(backends)
+local function targets_of_topology(backends)
     local entries = {}
     for i, backend in ipairs(backends) do
         local scheme = backend.tls_name and "https" or "http"
@@ -56,7 +56,7 @@ end
 
 --- The list of a backend, which also has the instances that are lost; nil if none answers in time.
 -- The backend checks the client's token again.
-local function of_backend(by_rank, var)
+local function targets_of_backend(by_rank, var)
     local lines = { "Accept: application/json" }
     if var.http_authorization then
         lines[2] = "Authorization: " .. var.http_authorization
@@ -95,14 +95,15 @@ end
 --- Ends the request with the list of targets: the instances, and nginx.
 function _M.answer()
     local topology = known()
-    local instances = of_backend(topology.by_rank, ngx.var) or of_topology(topology.backends)
+    local instances = targets_of_backend(topology.by_rank, ngx.var)
+        or targets_of_topology(topology.backends)
     return send(200, "application/json", setmetatable(targets(ngx.var, instances), cjson.array_mt))
 end
 
 --- Ends the request with a problem that names the targets.
 function _M.refuse()
     local urls = {}
-    for i, entry in ipairs(targets(ngx.var, of_topology(known().backends))) do
+    for i, entry in ipairs(targets(ngx.var, targets_of_topology(known().backends))) do
         local labels = entry.labels
         urls[i] = labels.__scheme__ .. "://" .. entry.targets[1] .. labels.__metrics_path__
     end

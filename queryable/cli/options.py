@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and what completes them."""
+"""Arguments and options that several commands share, and their completion in the shell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from queryable.cli.values import json_value
 from queryable.client.protocol.errors import QueryableError
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
-# the shell waits for the completion
+# the user waits for the completion
 _COMPLETION_TIMEOUT_S = 1.0
 _MAX_KEYS = 50
 
@@ -48,7 +48,7 @@ def complete_key(ctx: typer.Context, incomplete: str) -> list[str]:
 
     def keys(client: Client) -> Iterable[str]:
         view = client.view(ctx.params["view"])
-        # only keys that are text have a prefix; the first of the others are offered
+        # only keys that are text have a prefix; of other formats, the first keys are offered
         prefix = incomplete if incomplete and view.key.has_prefixes else None
         rows = client.scan(
             view.name, prefix=prefix and view.key.python.from_typed(prefix), limit=_MAX_KEYS
@@ -84,7 +84,10 @@ RawKey = Annotated[
     bool, typer.Option("--raw", help="KEY is the base64url of the record key's bytes.")
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Do not check that it is complete, and that its job runs.")
+    bool,
+    typer.Option(
+        "--force", help="Do not check that the new one is complete, and that its job runs."
+    ),
 ]
 SampleSize = Annotated[
     int, typer.Option("--records", min=1, metavar="N", help="Records to sample from each topic.")
@@ -177,11 +180,11 @@ class Confirmation(OptionGroup):
 
 
 @dataclass(frozen=True, slots=True)
-class Compared(OptionGroup):
+class Comparison(OptionGroup):
     """The options of commands that compare two views."""
 
     sample: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Entries to sample from each of them.")
+        int, typer.Option(min=1, metavar="N", help="Entries to sample from each view.")
     ] = 1000
     show: Annotated[
         int, typer.Option(min=0, metavar="N", help="Differences to print; all are counted.")

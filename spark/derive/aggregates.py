@@ -51,44 +51,48 @@ def results(derivation: Derivation) -> list[Result]:
 
 def json_object(fields: Sequence[Result]) -> Column:
     """A JSON object; fields that are null are omitted."""
-    return F.to_json(F.struct(*(_json_value(of, form).alias(name) for name, of, form in fields)))
+    return F.to_json(
+        F.struct(*(_json_value(value, form).alias(name) for name, value, form in fields))
+    )
 
 
-def _json_value(of: Column, fraction: str | None) -> Column:
+def _json_value(value: Column, fraction: str | None) -> Column:
     """Times as text, such as 2013-01-01T10:17:00Z."""
     if fraction is None:
-        return of
+        return value
     if fraction != _IF_ANY:
-        return _written(of, fraction)
-    micros = F.pmod(F.unix_micros(of), F.lit(1_000_000))
-    written = F.when(micros == 0, _written(of, _NONE))
-    written = written.when(F.pmod(micros, F.lit(1000)) == 0, _written(of, _MILLIS))
-    return written.otherwise(_written(of, _MICROS))
+        return _written(value, fraction)
+    micros = F.pmod(F.unix_micros(value), F.lit(1_000_000))
+    written = F.when(micros == 0, _written(value, _NONE))
+    written = written.when(F.pmod(micros, F.lit(1000)) == 0, _written(value, _MILLIS))
+    return written.otherwise(_written(value, _MICROS))
 
 
-def _written(of: Column, fraction: str) -> Column:
-    return F.date_format(of, f"yyyy-MM-dd'T'HH:mm:ss{fraction}'Z'")
+def _written(time: Column, fraction: str) -> Column:
+    return F.date_format(time, f"yyyy-MM-dd'T'HH:mm:ss{fraction}'Z'")
 
 
-def _fraction(of: Expression) -> str | None:
+def _fraction(expression: Expression) -> str | None:
     """How the fraction of a time is written; None if the expression is no time."""
-    if of.type.kind is not Kind.TIME:
+    if expression.type.kind is not Kind.TIME:
         return None
-    if of.type.subsecond:
+    if expression.type.subsecond:
         return _MILLIS
-    return _IF_ANY if _may_have_fraction(of) else _NONE
+    return _IF_ANY if _may_have_fraction(expression) else _NONE
 
 
-def _may_have_fraction(of: Expression) -> bool:
-    if isinstance(of, Call):
-        return of.function != "timestamp_seconds" and any(map(_may_have_fraction, of.arguments))
-    return of.type.kind is Kind.TIME
+def _may_have_fraction(expression: Expression) -> bool:
+    if isinstance(expression, Call):
+        return expression.function != "timestamp_seconds" and any(
+            map(_may_have_fraction, expression.arguments)
+        )
+    return expression.type.kind is Kind.TIME
 
 
 def bounded_sum(total: Column, type_: Type) -> Column:
     """A sum of whole numbers, which stops at the limits of int64 instead of failing."""
-    found = F.least(total, F.lit(Decimal(INT64_MAX))) if type_.high > 0 else total
-    return F.greatest(found, F.lit(Decimal(INT64_MIN))) if type_.low < 0 else found
+    bounded = F.least(total, F.lit(Decimal(INT64_MAX))) if type_.high > 0 else total
+    return F.greatest(bounded, F.lit(Decimal(INT64_MIN))) if type_.low < 0 else bounded
 
 
 def _state(name: str) -> str:
@@ -96,29 +100,31 @@ def _state(name: str) -> str:
 
 
 def _grouped(aggregate: Aggregate, select: Select | None) -> Column:
-    of = aggregate.expression
+    expression = aggregate.expression
     if aggregate.function == "count":
-        return F.count(F.lit(1)) if of is None else F.count_if(condition(of))
-    assert of is not None
+        return F.count(F.lit(1)) if expression is None else F.count_if(condition(expression))
+    assert expression is not None
     if aggregate.function == "sum":
-        total = F.sum(_exact(of))
-        if of.type.kind is Kind.INTEGER:
+        total = F.sum(_exact(expression))
+        if expression.type.kind is Kind.INTEGER:
             total = bounded_sum(total, aggregate.type).cast("long")
-        return F.coalesce(total, F.lit(0).cast("long")) if of.type.optional else total
+        return F.coalesce(total, F.lit(0).cast("long")) if expression.type.optional else total
     if aggregate.function == "avg":
         # The sum is exact: Spark's own average adds doubles, whose sum depends on their order.
-        return F.try_divide(F.sum(_exact(of)).cast("double"), F.count(column(of)).cast("double"))
+        return F.try_divide(
+            F.sum(_exact(expression)).cast("double"), F.count(column(expression)).cast("double")
+        )
     if aggregate.function == "min":
-        return F.min(column(of))
+        return F.min(column(expression))
     if aggregate.function == "max":
-        return F.max(column(of))
+        return F.max(column(expression))
     if aggregate.function == "distinct":
         # A sketch that was never merged estimates by the order of its updates. The union of a
         # sketch with itself counts as merged, so the estimate depends on its registers alone.
-        sketch = F.hll_sketch_agg(column(of), _SKETCH_BITS)
+        sketch = F.hll_sketch_agg(column(expression), _SKETCH_BITS)
         return F.hll_sketch_estimate(F.hll_union(sketch, sketch))
     assert select is not None
-    row = F.struct(*(column(value).alias(name) for name, value in _ranked(of, select)))
+    row = F.struct(*(column(value).alias(name) for name, value in _ranked(expression, select)))
     return F.max(row) if aggregate.function == "latest" else F.max_by(row, row, aggregate.k)
 
 
@@ -130,7 +136,7 @@ def _ranked(by: Expression, select: Select) -> list[tuple[str, Expression]]:
 
 
 def _selected(select: Select, row: Column) -> list[Result]:
-    return [(name, row[name], _fraction(of)) for name, of in select.values]
+    return [(name, row[name], _fraction(expression)) for name, expression in select.values]
 
 
 def _result(aggregate: Aggregate, select: Select | None) -> Result:
@@ -154,6 +160,10 @@ def _result(aggregate: Aggregate, select: Select | None) -> Result:
     return (aggregate.name, of, fraction) if select.single else (aggregate.name, value(found), None)
 
 
-def _exact(of: Expression) -> Column:
+def _exact(expression: Expression) -> Column:
     """A whole number wider than 64 bits, so that sums cannot overflow; or a decimal."""
-    return long(of).cast("decimal(19,0)") if of.type.kind is Kind.INTEGER else column(of)
+    return (
+        long(expression).cast("decimal(19,0)")
+        if expression.type.kind is Kind.INTEGER
+        else column(expression)
+    )

@@ -32,24 +32,24 @@ def column(expression: Expression, names: Columns | None = None) -> Column:
 
 def condition(expression: Expression, names: Columns | None = None) -> Column:
     """Whether the expression is true; null counts as false."""
-    found = column(expression, names)
-    return F.coalesce(found, F.lit(False)) if expression.type.optional else found
+    value = column(expression, names)
+    return F.coalesce(value, F.lit(False)) if expression.type.optional else value
 
 
 def _written(literal: Literal) -> Column:
-    found = F.lit(literal.value)
+    value = F.lit(literal.value)
     if literal.type.kind is Kind.TIME:
-        return F.timestamp_micros(found)
+        return F.timestamp_micros(value)
     if literal.type.kind is Kind.DECIMAL:
-        return found.cast(DecimalType(DECIMAL_DIGITS, literal.type.scale))
-    return found
+        return value.cast(DecimalType(DECIMAL_DIGITS, literal.type.scale))
+    return value
 
 
 _Make = Callable[[Call, Columns], Column]
 _Argument = Callable[[Expression, Columns], Column]
 
 
-def _of(make: Callable[..., Column], argument: _Argument | None = None) -> _Make:
+def _apply(make: Callable[..., Column], argument: _Argument | None = None) -> _Make:
     """Makes a column from the columns of all arguments. ``argument`` returns the column of one
     argument, by default the argument's value."""
 
@@ -63,10 +63,10 @@ def _arithmetic(make: Callable[..., Column]) -> _Make:
     """Computes in 64 bits if 32 bits may not be enough. The types ensure that 64 bits are."""
 
     def call(expression: Call, names: Columns) -> Column:
-        found = [long(operand, names) for operand in expression.arguments]
+        operands = [long(operand, names) for operand in expression.arguments]
         if not _fits_32(expression) and all(map(_stays_32, expression.arguments)):
-            found[0] = found[0].cast("long")
-        return make(*found)
+            operands[0] = operands[0].cast("long")
+        return make(*operands)
 
     return call
 
@@ -96,40 +96,40 @@ def _stays_32(expression: Expression) -> bool:
 
 def long(expression: Expression, names: Columns | None = None) -> Column:
     """A whole number as 64 bits."""
-    found = column(expression, names)
+    number = column(expression, names)
     is_short = not isinstance(expression, Literal) and expression.type.bits == 32
-    return found.cast("long") if is_short else found
+    return number.cast("long") if is_short else number
 
 
 def _texts(make: Callable[..., Column]) -> _Make:
     """A function of strings, and of numbers as text."""
-    return _of(make, text)
+    return _apply(make, text)
 
 
 def text(expression: Expression, names: Columns | None = None) -> Column:
     """A string, or a whole number in decimal."""
-    found = column(expression, names)
-    return found.cast("string") if expression.type.kind is Kind.INTEGER else found
+    value = column(expression, names)
+    return value.cast("string") if expression.type.kind is Kind.INTEGER else value
 
 
 def _matched(make: Callable[[Column, Column, Column], Column]) -> _Make:
     """A function of a text, a pattern and a group; by default, the group is the whole match."""
 
     def call(expression: Call, names: Columns) -> Column:
-        of, pattern, *group = expression.arguments
+        operand, pattern, *group = expression.arguments
         assert isinstance(pattern, Literal)
         number = column(group[0], names) if group else F.lit(0)
-        return make(column(of, names), F.lit(java_pattern(str(pattern.value))), number)
+        return make(column(operand, names), F.lit(java_pattern(str(pattern.value))), number)
 
     return call
 
 
-def _regexp_extract(of: Column, pattern: Column, group: Column) -> Column:
-    return F.call_function("regexp_extract", of, pattern, group)
+def _regexp_extract(string: Column, pattern: Column, group: Column) -> Column:
+    return F.call_function("regexp_extract", string, pattern, group)
 
 
-def _substring(of: Column, start: Column, length: Column | None = None) -> Column:
-    return F.substr(of, start) if length is None else F.substr(of, start, length)
+def _substring(string: Column, start: Column, length: Column | None = None) -> Column:
+    return F.substr(string, start) if length is None else F.substr(string, start, length)
 
 
 def _whole(text: Column, low: int, high: int) -> Column:
@@ -150,10 +150,10 @@ def _within(number: Column, low: int, high: int) -> Column:
 
 
 def _double(text: Column) -> Column:
-    number = F.trim(text)
-    is_number = number.rlike(r"\A[+-]?[0-9]{1,400}(\.[0-9]{0,400})?([eE][+-]?[0-9]{1,4})?\z")
-    found = F.when(is_number, number).try_cast("double")
-    return F.when(F.abs(found) < float("inf"), found + F.lit(0.0))
+    trimmed = F.trim(text)
+    is_number = trimmed.rlike(r"\A[+-]?[0-9]{1,400}(\.[0-9]{0,400})?([eE][+-]?[0-9]{1,4})?\z")
+    number = F.when(is_number, trimmed).try_cast("double")
+    return F.when(F.abs(number) < float("inf"), number + F.lit(0.0))
 
 
 _Compare = Callable[[Column, Column], Column]
@@ -216,69 +216,69 @@ def _comparison(operator: str) -> _Make:
 
 
 def _in(call: Call, names: Columns) -> Column:
-    of, *values = call.arguments
-    return reduce(lambda a, b: a | b, (_compare("=", of, value, names) for value in values))
+    operand, *values = call.arguments
+    return reduce(lambda a, b: a | b, (_compare("=", operand, value, names) for value in values))
 
 
 def _between(call: Call, names: Columns) -> Column:
-    of, low, high = call.arguments
-    return _compare(">=", of, low, names) & _compare("<=", of, high, names)
+    operand, low, high = call.arguments
+    return _compare(">=", operand, low, names) & _compare("<=", operand, high, names)
 
 
 def _cast(kind: str) -> _Make:
     def call(expression: Call, names: Columns) -> Column:
         [argument] = expression.arguments
-        of, found = argument.type.kind, column(argument, names)
+        source, value = argument.type.kind, column(argument, names)
         if kind in ("int", "long"):
             low, high = expression.type.low, expression.type.high
-            if of is Kind.STRING:
-                return _whole(found, low, high)
-            if of is Kind.INTEGER:
+            if source is Kind.STRING:
+                return _whole(value, low, high)
+            if source is Kind.INTEGER:
                 return _within(long(argument, names), low, high)
-            if of is Kind.BOOLEAN:
-                return found.cast("long")
-            return _within(_whole_of_double(found.cast("double")), low, high)
+            if source is Kind.BOOLEAN:
+                return value.cast("long")
+            return _within(_whole_of_double(value.cast("double")), low, high)
         if kind == "double":
-            return _double(found) if of is Kind.STRING else found.cast("double")
-        if kind == "boolean" and of is Kind.STRING:
-            word = F.lower(F.trim(found))
+            return _double(value) if source is Kind.STRING else value.cast("double")
+        if kind == "boolean" and source is Kind.STRING:
+            word = F.lower(F.trim(value))
             return F.when(word == "true", F.lit(True)).when(word == "false", F.lit(False))
-        return found.cast(kind)
+        return value.cast(kind)
 
     return call
 
 
 _CALLS: dict[str, _Make] = {
     **{name: _cast(name.removeprefix("try_cast ")) for name in CASTS},
-    "or": _of(lambda left, right: left | right),
-    "and": _of(lambda left, right: left & right),
-    "not": _of(lambda of: ~of),
+    "or": _apply(lambda left, right: left | right),
+    "and": _apply(lambda left, right: left & right),
+    "not": _apply(lambda operand: ~operand),
     **{operator: _comparison(operator) for operator in _OPERATORS},
-    "is null": _of(Column.isNull),
-    "is not null": _of(Column.isNotNull),
+    "is null": _apply(Column.isNull),
+    "is not null": _apply(Column.isNotNull),
     "in": _in,
     "between": _between,
-    "like": _of(F.like),
+    "like": _apply(F.like),
     "+": _arithmetic(lambda left, right: left + right),
     "-": _arithmetic(lambda left, right: left - right),
     "*": _arithmetic(lambda left, right: left * right),
-    "negative": _arithmetic(lambda of: -of),
-    "div": _arithmetic(lambda of, by: F.call_function("div", of, by)),
+    "negative": _arithmetic(lambda operand: -operand),
+    "div": _arithmetic(lambda operand, by: F.call_function("div", operand, by)),
     "mod": _arithmetic(F.pmod),
-    "lower": _of(lambda text: F.lower(F.translate(text, "Σ", "σ"))),
-    "upper": _of(F.upper),
-    "trim": _of(F.trim),
-    "length": _of(F.length),
+    "lower": _apply(lambda text: F.lower(F.translate(text, "Σ", "σ"))),
+    "upper": _apply(F.upper),
+    "trim": _apply(F.trim),
+    "length": _apply(F.length),
     "concat": _texts(F.concat),
-    "substring": _of(_substring),
-    "regexp_like": _matched(lambda of, pattern, _: F.regexp_like(of, pattern)),
+    "substring": _apply(_substring),
+    "regexp_like": _matched(lambda operand, pattern, _: F.regexp_like(operand, pattern)),
     "regexp_extract": _matched(_regexp_extract),
     "regexp_extract_all": _matched(F.regexp_extract_all),
-    "coalesce": _of(F.coalesce),
-    "if": _of(lambda of, then, other: F.when(of, then).otherwise(other)),
-    "unix_seconds": _of(F.unix_seconds),
-    "unix_millis": _of(F.unix_millis),
-    "timestamp_seconds": _of(F.timestamp_seconds),
+    "coalesce": _apply(F.coalesce),
+    "if": _apply(lambda operand, then, other: F.when(operand, then).otherwise(other)),
+    "unix_seconds": _apply(F.unix_seconds),
+    "unix_millis": _apply(F.unix_millis),
+    "timestamp_seconds": _apply(F.timestamp_seconds),
 }
 
 

@@ -110,7 +110,7 @@ class DerivedDecoder:
         derivation = self.derivation
         # Only the plan joins. ``TableDecoder`` ensures that the fields of tables are short enough.
         joined = derivation.joined_fields
-        unknown = {name: F.lit(None).cast(spark_type(of)) for name, of in joined.items()}
+        unknown = {name: F.lit(None).cast(spark_type(type_)) for name, type_ in joined.items()}
         names = {**names, **unknown}
         checks: list[tuple[Column, str]] = []
         if derivation.require is not None:
@@ -123,7 +123,7 @@ class DerivedDecoder:
                 (_if_counted(derivation, wrong, names), why)
                 for wrong, why in violations(bounds, at, names["record_timestamp"])
             ]
-        checks += [(_of_rows(derivation, check, names), why) for check, why in _checks(derivation)]
+        checks += [(_any_row(derivation, check, names), why) for check, why in _checks(derivation)]
         reasons = [F.when(wrong, F.lit(why)) for wrong, why in checks]
         return F.coalesce(*reasons) if reasons else None
 
@@ -137,7 +137,7 @@ def expressions(derivation: Derivation) -> Iterator[Expression]:
         if aggregate.expression is not None
     )
     if derivation.select is not None:
-        yield from (of for _, of in derivation.select.values)
+        yield from (expression for _, expression in derivation.select.values)
     if derivation.each is not None:
         yield derivation.each[1]
     if derivation.time is not None:
@@ -159,7 +159,7 @@ def _if_counted(derivation: Derivation, wrong: Column, names: Columns) -> Column
     return F.coalesce(wrong, F.lit(False))
 
 
-def _of_rows(derivation: Derivation, check: _Check, names: Columns) -> Column:
+def _any_row(derivation: Derivation, check: _Check, names: Columns) -> Column:
     """Whether the check is true for one of the rows that the record becomes."""
 
     def row_is_wrong(names: Columns) -> Column:
@@ -197,7 +197,7 @@ def _checks(derivation: Derivation) -> Iterator[tuple[_Check, str]]:
 
 def _is_longer(names: Columns, values: _Values, most: int) -> Column:
     """Whether the values as JSON need more than ``most`` bytes."""
-    fields = (column(of, names).alias(name) for name, of in values)
+    fields = (column(expression, names).alias(name) for name, expression in values)
     return F.octet_length(F.to_json(F.struct(*fields))) > most
 
 
@@ -214,7 +214,7 @@ def _long_values(derivation: Derivation) -> Iterator[tuple[str, _Values, int]]:
         (name, values, times)
         for name, values, times in parts
         if times * len(values) > _SHORT_VALUES
-        or any(of.type.kind is Kind.STRING for _, of in values)
+        or any(expression.type.kind is Kind.STRING for _, expression in values)
     ]
     shares = sum(times for _, _, times in parts)
     for what, values, _ in parts:
@@ -222,4 +222,4 @@ def _long_values(derivation: Derivation) -> Iterator[tuple[str, _Values, int]]:
 
 
 def _aliased(columns: Columns) -> list[Column]:
-    return [of.alias(name) for name, of in columns.items()]
+    return [value.alias(name) for name, value in columns.items()]

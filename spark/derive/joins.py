@@ -62,10 +62,10 @@ class TableDecoder:
     def _wrong(self) -> Column:
         """The reason why a record is malformed, or null."""
         reason = not_text("key")
-        of_value = F.col(REASON)
-        reason = reason.when(~of_value.isin(*NOT_REJECTED), of_value)
-        for name, of in self.fields:
-            if of.kind is Kind.STRING:
+        value_reason = F.col(REASON)
+        reason = reason.when(~value_reason.isin(*NOT_REJECTED), value_reason)
+        for name, type_ in self.fields:
+            if type_.kind is Kind.STRING:
                 is_long = F.octet_length(f"{FIELDS}.{name}") > MAX_TEXT_BYTES
                 long = F.when(is_long, f"{name}: more than {MAX_TEXT_BYTES} bytes")
                 reason = F.coalesce(reason, long)
@@ -75,5 +75,5 @@ class TableDecoder:
 def with_row(rows: DataFrame, join: Join, table: DataFrame) -> DataFrame:
     """Adds the column ``join.name``: the row of the table, or null if there is none."""
     newest = F.max_by(FIELDS, F.struct(*_ORDER)).alias(join.name)
-    found = table.groupBy(F.col("key").alias(_KEY)).agg(newest)
-    return rows.join(F.broadcast(found), column(join.on) == F.col(_KEY), "left").drop(_KEY)
+    newest_rows = table.groupBy(F.col("key").alias(_KEY)).agg(newest)
+    return rows.join(F.broadcast(newest_rows), column(join.on) == F.col(_KEY), "left").drop(_KEY)

@@ -38,14 +38,16 @@ class DeclaredJson:
 
     @property
     def columns(self) -> StructType:
-        return StructType([StructField(name, spark_type(of)) for name, of in self.fields])
+        return StructType([StructField(name, spark_type(type_)) for name, type_ in self.fields])
 
     def bound(self, session: SparkSession) -> DeclaredJson:
         return self
 
     def decoder(self) -> Callable[[bytes], Fields]:
         paths = dict(self.paths)
-        read = fields_reader([JsonField(name, of, paths.get(name, ())) for name, of in self.fields])
+        read = fields_reader(
+            [JsonField(name, type_, paths.get(name, ())) for name, type_ in self.fields]
+        )
         if self.rows is None:
             return read
         row_of = self.rows.json_reader()

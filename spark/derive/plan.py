@@ -42,28 +42,30 @@ class Plan:
         key, name = key_column(derivation), _key_name(derivation)
         bare = self._bare_key(name)
         if derivation.session is not None:
-            found = sessions(prepared.withColumn(name, key), derivation, name)
+            aggregated = sessions(prepared.withColumn(name, key), derivation, name)
             value = F.when(F.col(LIVE), self._value())
-            return self._records(found, session_key(bare, F.col(START), F.col(END)), value, bare)
+            return self._records(
+                aggregated, session_key(bare, F.col(START), F.col(END)), value, bare
+            )
         if derivation.shape == "keys" or derivation.time is None:
-            found = prepared.groupBy(key.alias(name)).agg(*grouped(derivation))
-            return self._records(found, bare, self._value())
+            aggregated = prepared.groupBy(key.alias(name)).agg(*grouped(derivation))
+            return self._records(aggregated, bare, self._value())
         time = time_name(derivation.time)
         if derivation.window is None:
             window, start = F.col(time), F.unix_millis(time)
         else:
             window = _window(time, derivation.window).alias(_WINDOW)
             start = F.unix_millis(f"{_WINDOW}.start")
-        found = prepared.groupBy(window, key.alias(name)).agg(*grouped(derivation))
-        return self._records(found, window_key(bare, start), self._value(), bare)
+        aggregated = prepared.groupBy(window, key.alias(name)).agg(*grouped(derivation))
+        return self._records(aggregated, window_key(bare, start), self._value(), bare)
 
     def _records(
-        self, found: DataFrame, key: Column, value: Column, bare: Column | None = None
+        self, aggregated: DataFrame, key: Column, value: Column, bare: Column | None = None
     ) -> DataFrame:
         columns = [key.alias("key"), value.alias("value")]
         if bare is not None:
             columns.append(bare.alias("bare_key"))
-        rows = found.select(*columns)
+        rows = aggregated.select(*columns)
         if self.value != "float64":
             return rows
         names = rows.columns
@@ -76,13 +78,13 @@ class Plan:
 
     def _value(self) -> Column:
         """The value from the results of the aggregates."""
-        found = results(self.derivation)
+        fields = results(self.derivation)
         if self.value == "json":
-            return json_object(found)
-        [(_, of, _)] = found
+            return json_object(fields)
+        [(_, value, _)] = fields
         if self.value == "float64":
-            return of.cast("double")
-        return int64(of) if self.value == "int64" else of
+            return value.cast("double")
+        return int64(value) if self.value == "int64" else value
 
 
 def _key_name(derivation: Derivation) -> str:
@@ -115,8 +117,8 @@ def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivati
     for join, table in zip(derivation.joins, tables, strict=True):
         rows = with_row(rows, join, table)
     if derivation.each is not None:
-        name, of = derivation.each
-        rows = rows.withColumn(name, F.explode(column(of)))
+        name, array = derivation.each
+        rows = rows.withColumn(name, F.explode(column(array)))
     if derivation.filter is not None and not filters_first:
         rows = rows.where(column(derivation.filter))
     return rows

@@ -149,7 +149,7 @@ def sessions(rows: DataFrame, derivation: Derivation, key: str) -> DataFrame:
         tuple((aggregate.name, aggregate.function) for aggregate in derivation.aggregates),
     )
     # As text, because pandas would turn numbers with nulls into doubles, which lose digits.
-    columns = [of.cast("string").alias(f"#n{n}") for n, (_, of) in enumerate(numbers)]
+    columns = [number.cast("string").alias(f"#n{n}") for n, (_, number) in enumerate(numbers)]
     name = time_name(derivation.time)
     time = F.unix_millis(name).alias(_TIME)
     groups = rows.select(key, time, name, *columns).groupBy(key)
@@ -172,18 +172,18 @@ def sessions(rows: DataFrame, derivation: Derivation, key: str) -> DataFrame:
 
 def _numbers(aggregate: Aggregate) -> Iterator[tuple[str, Column]]:
     """Yields for each number of an aggregate: the function that joins it, and its column."""
-    of = aggregate.expression
+    expression = aggregate.expression
     if aggregate.function == "count":
-        counts = F.lit(True) if of is None else condition(of)
+        counts = F.lit(True) if expression is None else condition(expression)
         yield "sum", counts.cast("long")
         return
-    assert of is not None
-    number = long(of)
+    assert expression is not None
+    number = long(expression)
     if aggregate.function == "sum":
-        yield "sum", F.coalesce(number, F.lit(0)) if of.type.optional else number
+        yield "sum", F.coalesce(number, F.lit(0)) if expression.type.optional else number
     elif aggregate.function == "avg":
         yield "sum", number
-        yield "sum", F.when(column(of).isNotNull(), F.lit(1).cast("long")).otherwise(0)
+        yield "sum", F.when(column(expression).isNotNull(), F.lit(1).cast("long")).otherwise(0)
     else:
         yield aggregate.function, number
 

@@ -22,7 +22,7 @@ def default_of(node: Any, named: Named, value: Any) -> Any:
 def _default(node: Any, named: Named, value: Any) -> Any:
     """As ``default_of``, but raises ValueError if the value does not fit the type."""
     if isinstance(node, list):
-        return _of_union(node, named, value)
+        return _union_default(node, named, value)
     if isinstance(node, str):
         node = named.get(node) or {"type": node}
     kind = node["type"]
@@ -43,11 +43,11 @@ def _default(node: Any, named: Named, value: Any) -> Any:
     if kind == "map" and isinstance(value, dict):
         return {name: _default(node["values"], named, item) for name, item in value.items()}
     if "fields" in node and isinstance(value, dict):
-        return _of_record(node["fields"], named, value)
+        return _record_default(node["fields"], named, value)
     raise ValueError(f"{value} is not of the type {kind}")
 
 
-def _of_union(branches: list[Any], named: Named, value: Any) -> Any:
+def _union_default(branches: list[Any], named: Named, value: Any) -> Any:
     for branch in branches:
         try:
             return _default(branch, named, value)
@@ -56,7 +56,7 @@ def _of_union(branches: list[Any], named: Named, value: Any) -> Any:
     raise ValueError(f"{value} is of no type of the union")
 
 
-def _of_record(fields: list[dict[str, Any]], named: Named, value: dict[str, Any]) -> Any:
+def _record_default(fields: list[dict[str, Any]], named: Named, value: dict[str, Any]) -> Any:
     found = {}
     for field in fields:
         name = field["name"]

@@ -284,15 +284,15 @@ def _check_logical_types(
             continue
         for name in ("items", "values"):
             if name in reads:
-                of = wrote[name], writer_named, reads[name], reader_named
-                _check_logical_types(*of, f"{path}[]")
+                nodes = wrote[name], writer_named, reads[name], reader_named
+                _check_logical_types(*nodes, f"{path}[]")
         # as fastavro finds the fields
         by_name = {alias: field for field in reads.get("fields", ()) for alias in _aliases(field)}
         by_name |= {field["name"]: field for field in reads.get("fields", ())}
         for field in wrote.get("fields", ()):
-            if (found := by_name.get(field["name"])) is not None:
-                of = field["type"], writer_named, found["type"], reader_named
-                _check_logical_types(*of, f"{path}.{found['name']}".lstrip("."))
+            if (target := by_name.get(field["name"])) is not None:
+                nodes = field["type"], writer_named, target["type"], reader_named
+                _check_logical_types(*nodes, f"{path}.{target['name']}".lstrip("."))
         before, now = _meaning(wrote), _meaning(reads)
         if before != now:
             raise ValueError(f"{path or 'the schema'}: {before}, but the view reads {now}")

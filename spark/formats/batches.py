@@ -163,10 +163,10 @@ def judged_columns(rules: Rules) -> list[StructField]:
 
 def _decoder(rules: Rules) -> Callable[[pa.RecordBatch], Iterator[Fields | str]]:
     """A function of a batch: the fields of each row, or the reason why it is malformed."""
-    of_value = _value_decoder(rules)
-    of_key = None if rules.key is None else rules.key.decoder()
+    decode_value = _value_decoder(rules)
+    decode_key = None if rules.key is None else rules.key.decoder()
     bounds = rules.event_time
-    needs_key = rules.is_table or of_key is not None
+    needs_key = rules.is_table or decode_key is not None
     max_key_bytes = rules.max_key_bytes
 
     def checked(fields: Fields | str, timestamp: int) -> Fields | str:
@@ -185,12 +185,12 @@ def _decoder(rules: Rules) -> Callable[[pa.RecordBatch], Iterator[Fields | str]]
         if max_key_bytes is not None and len(key) > max_key_bytes:
             return f"key: more than {max_key_bytes} bytes"
         try:
-            return fields if of_key is None else fields | of_key(key)
+            return fields if decode_key is None else fields | decode_key(key)
         except ValueError as error:
             return f"key: {error}"
 
     def decode(batch: pa.RecordBatch) -> Iterator[Fields | str]:
-        decoded: Iterator[Fields | str] = map(of_value, batch.column("value").to_pylist())
+        decoded: Iterator[Fields | str] = map(decode_value, batch.column("value").to_pylist())
         if bounds is not None:
             # Numbers, because a timestamp may be outside the range of Python's datetime.
             timestamps = batch.column("timestamp").cast(pa.int64()).to_pylist()

@@ -29,7 +29,7 @@ from spark.formats.strict_json import JsonFormat
 MAX_WORD_CHARACTERS = 1000
 
 
-_OF_TABLES = ("key", "partition", "offset")
+_TABLE_COLUMNS = ("key", "partition", "offset")
 
 
 class Decoder(Protocol):
@@ -77,7 +77,7 @@ class FormatDecoder:
 
     def well_formed(self, records: DataFrame) -> DataFrame:
         rules = self._rules(records)
-        names = [*dict.fromkeys([*self.record, *(_OF_TABLES if rules.is_table else ())])]
+        names = [*dict.fromkeys([*self.record, *(_TABLE_COLUMNS if rules.is_table else ())])]
         copied = [RAW_RECORD[name] for name in names]
         if rules.is_table:
             names.append(DELETED.name)

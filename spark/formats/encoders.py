@@ -33,7 +33,7 @@ class Encodable(Protocol):
         """Registers the schema, and returns what precedes each record. Raises ``JobError``."""
 
 
-def encoded(value: Column, of: Encodable, *, subject: str = "") -> Column:
+def encoded(value: Column, encodable: Encodable, *, subject: str = "") -> Column:
     """The bytes of a key or value: binary, null if ``value`` is null, which deletes the key.
 
     ``value`` has the fields of the schema, by name: ``F.struct("city", "count")``. The query fails
@@ -45,20 +45,20 @@ def encoded(value: Column, of: Encodable, *, subject: str = "") -> Column:
     same id.
     """
     # Fails now if the schema cannot be used.
-    _ = of.value_type
+    _ = encodable.value_type
     prefix = b""
-    if of.is_framed:
+    if encodable.is_framed:
         if not subject:
             raise ValueError(
                 "a framed format needs the subject of its schema, such as orders-value"
             )
-        prefix = of.registered(of.registry or _registry(), subject)
+        prefix = encodable.registered(encodable.registry or _registry(), subject)
 
     def encode(values: pa.Array) -> pa.Array:
-        write = of.encoder()
+        write = encodable.encoder()
         rows = values.to_pylist(maps_as_pydicts="strict")
         # fails if a type differs, or an integer is too long
-        pa.array(rows, to_arrow_type(of.value_type, timezone="UTC"))
+        pa.array(rows, to_arrow_type(encodable.value_type, timezone="UTC"))
         return pa.array([None if row is None else prefix + write(row) for row in rows], pa.binary())
 
     encode.__annotations__ = {"values": pa.Array, "return": pa.Array}

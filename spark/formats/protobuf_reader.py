@@ -124,9 +124,9 @@ class ProtobufReader:
         message = field.message_type
         if message is not None and message.GetOptions().map_entry:
             keys, key_of = self._single(message.fields_by_name["key"], within)
-            of_value = message.fields_by_name["value"]
-            values, value_of = self._single(of_value, within)
-            return MapType(keys, values, _is_wrapper(of_value)), lambda found: [
+            value_field = message.fields_by_name["value"]
+            values, value_of = self._single(value_field, within)
+            return MapType(keys, values, _is_wrapper(value_field)), lambda found: [
                 (key_of(key), value_of(found[key])) for key in found
             ]
         item, convert = self._single(field, within)
@@ -180,9 +180,10 @@ def _to_message(descriptor: Any, fields: Fields, within: tuple[str, ...]) -> Fie
 def _to_field(field: Any, value: Any, within: tuple[str, ...]) -> Any:
     message = field.message_type
     if message is not None and message.GetOptions().map_entry:
-        of_key, of_value = (message.fields_by_name[name] for name in ("key", "value"))
+        key_field, value_field = (message.fields_by_name[name] for name in ("key", "value"))
         return {
-            _to_scalar(of_key, key): _to_item(of_value, item, within) for key, item in value.items()
+            _to_scalar(key_field, key): _to_item(value_field, item, within)
+            for key, item in value.items()
         }
     if field.is_repeated:
         return [_to_item(field, item, within) for item in value]

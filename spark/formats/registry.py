@@ -92,14 +92,14 @@ def registry_of(session: SparkSession) -> Registry:
     return Registry(url, auth, float(session.conf.get(MISSING_AFTER, DEFAULT_MISSING_AFTER) or 0))
 
 
-def frame(registry: Registry, subject: str, of: SchemaFormat, text: str) -> bytes:
+def frame(registry: Registry, subject: str, schema_format: SchemaFormat, text: str) -> bytes:
     """What Confluent's serializers write before a record: a zero byte and the id of the schema.
 
     The schema is registered, if the subject does not have it yet. Raises ``JobError``, or
     ``Unavailable`` if the registry does not answer.
     """
     try:
-        schema_id = registry.client().register(subject, of, text)
+        schema_id = registry.client().register(subject, schema_format, text)
     except ValueError as error:
         raise JobError(
             f"the schema of {subject} was not registered: {error}. Change the schema, or the "

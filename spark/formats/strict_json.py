@@ -45,17 +45,17 @@ _TYPES: dict[Kind, DataType] = {
 }
 
 
-def spark_type(of: Type) -> DataType:
-    if of.kind is Kind.INTEGER:
-        return IntegerType() if of.bits == 32 else LongType()
-    if of.kind is Kind.DECIMAL:
-        return DecimalType(DECIMAL_DIGITS, of.scale)
-    return _TYPES[of.kind]
+def spark_type(type_: Type) -> DataType:
+    if type_.kind is Kind.INTEGER:
+        return IntegerType() if type_.bits == 32 else LongType()
+    if type_.kind is Kind.DECIMAL:
+        return DecimalType(DECIMAL_DIGITS, type_.scale)
+    return _TYPES[type_.kind]
 
 
 TYPES: dict[type[DataType], Type] = {
-    type(spark_type(of)): of
-    for of in map(parse_field_type, ("string", "boolean", "double", "int", "long", "time"))
+    type(spark_type(type_)): type_
+    for type_ in map(parse_field_type, ("string", "boolean", "double", "int", "long", "time"))
 }
 """By Spark type: the type of a JSON field."""
 
@@ -89,7 +89,8 @@ def fields_reader(fields: Sequence[JsonField]) -> Callable[[bytes], Fields]:
     """A function from a value to its fields; ValueError with the reason if it is malformed. A time
     is microseconds since 1970."""
     readers = [
-        (name, path, of.optional, _KEPT.get(of.kind), _reader(of)) for name, of, path in fields
+        (name, path, type_.optional, _KEPT.get(type_.kind), _reader(type_))
+        for name, type_, path in fields
     ]
 
     def read_fields(value: bytes) -> Fields:
@@ -123,11 +124,11 @@ def _with_long_numbers(
         decoded = read_fields(value)
         if may_have_long_integers(value):
             record = decode_json(value)
-            for name, of, path in exact:
+            for name, type_, path in exact:
                 member = _at(record, path or (name,))
                 if type(member) is int:
                     try:
-                        decoded[name] = strict_reader(of)(member)
+                        decoded[name] = strict_reader(type_)(member)
                     except ValueError as error:
                         raise ValueError(f"{name}: {error}") from None
         return decoded
@@ -139,9 +140,9 @@ _KEPT: dict[Kind, type] = {Kind.STRING: str, Kind.BOOLEAN: bool}
 """The Python type of JSON values that already are values of the kind."""
 
 
-def _reader(of: Type) -> Read:
-    is_text = of.kind is Kind.TIME and not isinstance(of, NumberTime)
-    return _time if is_text else strict_reader(of)
+def _reader(type_: Type) -> Read:
+    is_text = type_.kind is Kind.TIME and not isinstance(type_, NumberTime)
+    return _time if is_text else strict_reader(type_)
 
 
 def _time(text: object) -> int:

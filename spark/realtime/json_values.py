@@ -130,9 +130,9 @@ def _member(document: Column, name: str) -> Column:
     return F.try_variant_get(document, f'$[0]["{name}"]', "variant")
 
 
-def _taken(found: Column, of: DataType) -> Column:
+def _taken(found: Column, data_type: DataType) -> Column:
     """The value if the JSON value has the type (a time is text); otherwise null."""
-    kinds, taken_as = _KINDS[type(of)]
+    kinds, taken_as = _KINDS[type(data_type)]
     # The type of an array with many different elements is slow to find.
     is_object = F.try_variant_get(found, "$", "map<string,variant>").isNotNull()
     is_array = F.try_variant_get(found, "$", "array<variant>").isNotNull()
@@ -141,14 +141,14 @@ def _taken(found: Column, of: DataType) -> Column:
     return F.when(kind.rlike(kinds), F.try_variant_get(found, "$", taken_as))
 
 
-def _converted(taken: Column, of: DataType) -> Column:
+def _converted(taken: Column, data_type: DataType) -> Column:
     """The value of the column; null if it is not in the range of the type."""
-    if isinstance(of, IntegerType):
+    if isinstance(data_type, IntegerType):
         return taken.try_cast("int")
-    if isinstance(of, DoubleType):
+    if isinstance(data_type, DoubleType):
         # -0.0 becomes 0.0, as in ``strict_json``
         return F.when(F.abs(taken) < float("inf"), taken + F.lit(0.0))
-    if isinstance(of, TimestampType):
+    if isinstance(data_type, TimestampType):
         return time_of(taken)
     return taken
 

@@ -1,8 +1,8 @@
 """word-count: how often each word occurs in the texts.
 
-Key: word (string). Value: count, int64 big-endian, like Kafka's LongSerializer. A word is a longest
-run of ``[a-z0-9_']`` in the lower-case text. Each record counts, so a text that a producer wrote
-twice counts twice.
+Key: word (string). Value: count, int64 big-endian, like Kafka's LongSerializer. A word is a
+run of ``[a-z0-9_']`` in the lower-case text, as long as possible. Each record counts, so a text
+that a producer wrote twice counts twice.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Quotas:
 
     def emptiest(self, fits: Callable[[int], bool] = lambda _: True) -> int | None:
         """The member with the most room among those that fit; None if none has room."""
-        passed = []
+        skipped = []
         chosen = None
         while self._heap:
             negative, member = heapq.heappop(self._heap)
@@ -47,10 +47,10 @@ class Quotas:
                 continue
             if self.room[member] <= 0:
                 continue
-            passed.append((negative, member))
+            skipped.append((negative, member))
             if fits(member):
                 chosen = member
                 break
-        for entry in passed:
+        for entry in skipped:
             heapq.heappush(self._heap, entry)
         return chosen

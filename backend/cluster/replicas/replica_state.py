@@ -44,7 +44,7 @@ class ReplicaState:
         return self._positions[partition]
 
     def ready(self, partition: int) -> set[int]:
-        """Members that can answer for the partition at once."""
+        """Members that can answer for the partition immediately."""
         return self._ready[partition]
 
     def can_take_over(self, partition: int, member: int) -> bool:

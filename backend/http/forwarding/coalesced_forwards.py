@@ -97,11 +97,11 @@ class _Batch:
         digests = list(map(digest_of, self._tokens))
         return encode_reads(digests, [Reads(None, self._paths, self._of)])
 
-    def answer(self, found: Sequence[Found]) -> None:
+    def answer(self, answers: Sequence[Found]) -> None:
         """Answers all reads."""
-        for future, of_read in zip(self._futures, found, strict=True):
+        for future, answer in zip(self._futures, answers, strict=True):
             if not future.done():  # else the client has disconnected
-                future.set_result(of_read)
+                future.set_result(answer)
 
 
 class CoalescedForwards:

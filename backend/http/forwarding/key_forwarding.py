@@ -18,7 +18,7 @@ from backend.queries.moved_keys import PartitionUnknown
 from backend.queries.other_offsets import OffsetsInDoubt
 from backend.queries.point import ViewReads
 from backend.queries.retry import Asker, Holder, Rounds, may_change
-from backend.queries.routing import OF_BOUNDS, PLAIN, NotOwner, ReadOptions
+from backend.queries.routing import BOUND_CODES, PLAIN, NotOwner, ReadOptions
 from backend.queries.scans.offset_checks import OffsetChecks
 from backend.queries.scans.scatter_gather import ScatterGather
 from backend.security.authorization import AUTHORIZATION
@@ -33,7 +33,7 @@ _MAX_REDIRECTED = 8192
 because the proxy would take an instance for broken if it sends very long headers."""
 # Headers of one request: its id in the logs, and what another instance says. A request with one of
 # them is not coalesced, because a coalesced read has no headers of its own.
-_OF_ONE_REQUEST = (b"traceparent", MARK)
+_UNSHARED_HEADERS = (b"traceparent", MARK)
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ class KeyForwarding:
         if answer.status == 503:
             code = code_of(answer)
             rounds.refused(code)
-            answer.is_final = code in OF_BOUNDS
+            answer.is_final = code in BOUND_CODES
         return answer
 
     def _plain_read(
@@ -187,7 +187,7 @@ class KeyForwarding:
         """A function that asks an instance, together with other reads; None if the request is not a
         read that can be coalesced."""
         is_plain_get = request.method == "GET" and not request.query and query.options is PLAIN
-        if not is_plain_get or any(name in _OF_ONE_REQUEST for name, _ in request.headers):
+        if not is_plain_get or any(name in _UNSHARED_HEADERS for name, _ in request.headers):
             return None
         token = None
         if (authorization := AUTHORIZATION.get()) is not None:

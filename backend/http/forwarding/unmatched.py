@@ -79,8 +79,8 @@ class UnmatchedRequests:
         method = "GET" if request.method == "POST" else request.method
         path = b"%b/%b" % (keys, quote(other_key).encode())
         members = self._members(placed, other_key)
-        of_other = await self._ask(problem, members, method, path, request)
-        return answer if of_other.status == 404 else of_other
+        other_answer = await self._ask(problem, members, method, path, request)
+        return answer if other_answer.status == 404 else other_answer
 
     async def _ask(
         self, problem: Problem, members: Sequence[Member], method: str, path: bytes, asked: Request

@@ -12,7 +12,7 @@ serialized bytes in base64. Parameters name their serdes by Java class.
 For a versioned store, these are queries for the versions that are valid now.
 
 The statuses are KIQR's, so its client throws the same exceptions: 400 for a missing parameter or an
-unknown class, 500 for other queries that cannot be answered. Checks have KIQR's order. Its routes
+unknown class, 500 for other queries that cannot be answered. Checks run in KIQR's order. Its routes
 ignore the method, the headers and the body.
 """
 
@@ -48,7 +48,7 @@ PATHS = (
 
 KAFKA = "org.apache.kafka.common.serialization."
 _CUSTOM = "custom"  # any class
-# these give the bytes of any format
+# these serdes read any format, as bytes
 _RAW_SERDES = ("ByteArraySerde", "BytesSerde", "ByteBufferSerde")
 FITS = {
     **{
@@ -57,10 +57,10 @@ FITS = {
     },
     **{f"Serdes${serde}": frozenset((*FORMATS, _CUSTOM)) for serde in _RAW_SERDES},
 }
-"""A serde of Kafka itself -> the formats of a view that this serde reads."""
+"""A serde of Kafka itself -> the formats that it reads."""
 
 # formats for which clients have their own serdes
-_OWN = frozenset((_CUSTOM, *(name for name, f in FORMATS.items() if f.has_own_serdes)))
+_WITH_OWN_SERDES = frozenset((_CUSTOM, *(name for name, f in FORMATS.items() if f.has_own_serdes)))
 _CLASS = re.compile(r"([A-Za-z_]\w*\.)+[A-Za-z_$][\w$]*", re.ASCII)
 _LONG = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
 # as in Java's decoder: complete padding, or none
@@ -98,8 +98,10 @@ def register_kiqr(pages: Flask, context: QueryContext, reads: RawReads) -> None:
             raise QueryFailed("wrong-store", f"View {store} has a {view.store} store.")
         # unwrapped rows are not in the format of the records
         values = view.value if view.unwrap is None else view.value_codec.name
-        of_view = ("keys", view.key), ("values", values)
-        for name, supported, (what, format_name) in zip(serdes, formats, of_view, strict=False):
+        view_formats = ("keys", view.key), ("values", values)
+        for name, supported, (what, format_name) in zip(
+            serdes, formats, view_formats, strict=False
+        ):
             if (format_name if format_name in FORMATS else _CUSTOM) not in supported:
                 raise QueryFailed(
                     "unfit-serde",
@@ -185,7 +187,7 @@ def register_kiqr(pages: Flask, context: QueryContext, reads: RawReads) -> None:
         })  # fmt: skip
 
     @kiqr.after_request
-    def say_view(answer: Response) -> Response:
+    def add_view_headers(answer: Response) -> Response:
         for name, value in g.get("view_headers", ()):
             answer.headers[name.decode()] = value.decode()
         return answer
@@ -230,7 +232,7 @@ def _formats(name: str) -> frozenset[str]:
     if name.startswith(KAFKA):
         formats = FITS.get(name.removeprefix(KAFKA))
     else:
-        formats = _OWN if _CLASS.fullmatch(name) else None
+        formats = _WITH_OWN_SERDES if _CLASS.fullmatch(name) else None
     if formats is None:
         raise BadRequest("unknown-serde", f"Unknown serde: {name}.")
     return formats

@@ -43,7 +43,7 @@ class BodyBudget:
     def __init__(self, size: int = MAX_BYTES_IN_FLIGHT) -> None:
         self.left = size
         self._share = size - size // 4
-        self._of_clients: Counter[str] = Counter()
+        self._by_client: Counter[str] = Counter()
 
     @contextmanager
     def counted(self, receive: Receive) -> Iterator[Receive]:
@@ -56,11 +56,11 @@ class BodyBudget:
             nonlocal buffered
             message = await receive()
             size = len(message.get("body", b""))
-            of_client = self._of_clients[client] + size
-            if size > self.left or (of_client > self._share and client != INSTANCES):
+            used = self._by_client[client] + size
+            if size > self.left or (used > self._share and client != INSTANCES):
                 raise Unavailable("overloaded", "The bodies of requests in flight are too large.")
             self.left -= size
-            self._of_clients[client] = of_client
+            self._by_client[client] = used
             buffered += size
             return message
 
@@ -68,9 +68,9 @@ class BodyBudget:
             yield receive_counted
         finally:
             self.left += buffered
-            self._of_clients[client] -= buffered
-            if not self._of_clients[client]:
-                del self._of_clients[client]
+            self._by_client[client] -= buffered
+            if not self._by_client[client]:
+                del self._by_client[client]
 
 
 async def read_body(receive: Receive, max_bytes: int) -> bytes:

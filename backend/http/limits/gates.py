@@ -26,7 +26,7 @@ class Gate:
         self.patience = patience
         self._name = name
         self._in_flight = 0
-        self._of_clients: Counter[str] = Counter()
+        self._by_client: Counter[str] = Counter()
         self._share = share_of(limit)
         self._waiting = FairQueue()
         self._waits = 0
@@ -41,7 +41,7 @@ class Gate:
 
     async def _waited(self, client: str) -> bool:
         """Wait for a place. Return True if the request has waited and got one."""
-        if not self.patience or self._may_wait_no_longer(client):
+        if not self.patience or self._must_not_wait(client):
             return False
         turn = self._waiting.add(client)
         self._waits += 1
@@ -52,7 +52,7 @@ class Gate:
         except (TimeoutError, asyncio.CancelledError) as e:
             if turn.done() and not turn.cancelled():
                 if isinstance(e, TimeoutError):
-                    return True  # it got a place in the same moment
+                    return True  # it got a place at the same moment
                 self._leave(client)  # the next request gets the place
             if isinstance(e, TimeoutError):
                 return False
@@ -61,7 +61,7 @@ class Gate:
             self._waits -= 1
             self._waiting.discard(client, turn)
 
-    def _may_wait_no_longer(self, client: str) -> bool:
+    def _must_not_wait(self, client: str) -> bool:
         """Whether there is a place, or too many requests wait for one."""
         if not self._is_full(client) and not self._waiting.has(client):
             return True
@@ -75,7 +75,7 @@ class Gate:
             raise Unavailable(
                 "overloaded",
                 f"Too many {self._name}: {self._in_flight} are in progress, "
-                f"{self._of_clients[client]} of the same client.",
+                f"{self._by_client[client]} of the same client.",
             )
         self._enter(client)
 
@@ -84,13 +84,13 @@ class Gate:
 
     def _enter(self, client: str) -> None:
         self._in_flight += 1
-        self._of_clients[client] += 1
+        self._by_client[client] += 1
 
     def _leave(self, client: str) -> None:
         self._in_flight -= 1
-        self._of_clients[client] -= 1
-        if not self._of_clients[client]:
-            del self._of_clients[client]
+        self._by_client[client] -= 1
+        if not self._by_client[client]:
+            del self._by_client[client]
         # the place is taken now, so that no later request gets it
         if (woken := self._waiting.wake_next(self._has_room)) is not None:
             self._enter(woken)
@@ -99,8 +99,8 @@ class Gate:
         return not self._is_full(client)
 
     def _is_full(self, client: str) -> bool:
-        of_client = self._of_clients.get(client, 0)
-        return self._in_flight >= self.limit or (client != INSTANCES and of_client >= self._share)
+        taken = self._by_client.get(client, 0)
+        return self._in_flight >= self.limit or (client != INSTANCES and taken >= self._share)
 
 
 def share_of(limit: int) -> int:

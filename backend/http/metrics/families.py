@@ -1,4 +1,5 @@
-"""Shorthands for families of the client library. All names begin with "queryable_"."""
+"""Shorthands for metric families of Prometheus's client library. All names begin with
+"queryable_"."""
 
 from __future__ import annotations
 
@@ -26,6 +27,6 @@ def single(family: Family, value: float) -> Metric:
 
 def by_label(family: Family, values: Iterable[tuple[Sequence[str], float]]) -> Metric:
     """The family with a sample for each list of label values."""
-    for at, value in values:
-        family.add_metric(at, value)
+    for label_values, value in values:
+        family.add_metric(label_values, value)
     return family

@@ -58,7 +58,7 @@ class AdminRoutes:
         deployments = DeploymentRoutes(self._context, self._threads)
         letters = DeadLetterRoute(kafka.dead_letter_reader, self._threads).dead_letters
         replicas, history = self._replicas.replicas, self._history.history
-        of_view = "/admin/views/{view}"
+        view_path = "/admin/views/{view}"
         documents = Gate("documents", 16)
         gate, commands = Gate("commands", 16), {
             "/views/{view}/switch": versions.switch,
@@ -77,9 +77,9 @@ class AdminRoutes:
             Route(_GET, "/admin/identity", Access.ANY_SCOPE, self.identity, documents),
             Route(_GET, "/admin/deployment", Access.ANY_SCOPE, deployments.deployment, documents),
             Route(_GET, HISTORY, Access.ANY_SCOPE, history, documents),
-            Route(_GET, of_view + "/replicas", Access.READ, replicas, Gate("commands", 64)),
+            Route(_GET, view_path + "/replicas", Access.READ, replicas, Gate("commands", 64)),
             # each has a consumer of its own
-            Route(_GET, of_view + "/dead-letters", Access.READ, letters, Gate("commands", 4)),
+            Route(_GET, view_path + "/dead-letters", Access.READ, letters, Gate("commands", 4)),
             Route(_GET, "/admin/groups", Access.ADMIN, groups.groups, documents),
             *(
                 Route(_POST, pattern, Access.ADMIN, handler, gate, _MAX_BODY)

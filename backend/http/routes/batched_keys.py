@@ -122,12 +122,12 @@ class BatchedKeys:
                 ):
                     frame.add(self._in_part(group, responses, numbers, resolved, budget))
                     continue
-                fixed, of_state = responses.lines(state)
+                fixed, state_lines = responses.lines(state)
                 budget.left -= size
                 view_and_role = responses, state[0].role
                 hits[view_and_role] = hits.get(view_and_role, 0) + len(sizes)
-                frame.line_sizes += (len(fixed), len(of_state), 0)
-                frame.lines += (fixed, of_state)
+                frame.line_sizes += (len(fixed), len(state_lines), 0)
+                frame.lines += (fixed, state_lines)
                 frame.sizes += sizes
                 frame.entries += entries  # type: ignore[arg-type]
             except (NotOwner, Problem):

@@ -57,8 +57,8 @@ class BatchedPaths:
 
     def use(self, paths: Paths) -> None:
         """Uses other paths: other versions of views have become current. Called in any thread."""
-        of_view = self._responses
-        self._by_prefix = {prefix: of_view[view.name] for prefix, view in paths.prefixes.items()}
+        by_view = self._responses
+        self._by_prefix = {prefix: by_view[view.name] for prefix, view in paths.prefixes.items()}
 
     def answer(
         self, groups: Sequence[Reads], readers: Readers, budget: AnswerBudget
@@ -78,7 +78,7 @@ class BatchedPaths:
                 one_by_one += numbers
                 continue
             try:
-                self._of_view(responses, numbers, keys, heads, items, budget)
+                self._answer_view(responses, numbers, keys, heads, items, budget)
             except Exception:
                 log.exception("coalesced reads of view %s", responses.view.name)
                 for number in numbers:
@@ -94,7 +94,7 @@ class BatchedPaths:
                 items[number] = _item(answer, heads)
         return heads, items
 
-    def _of_view(
+    def _answer_view(
         self,
         responses: KeyResponses,
         numbers: list[int],

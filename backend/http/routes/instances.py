@@ -39,7 +39,7 @@ class InstanceCommands:
 
     async def _set_drained(self, request: Request, drained: bool) -> Answer:
         members(request, {})
-        if (answer := await self._of_other(request)) is not None:
+        if (answer := await self._answer_of_other(request)) is not None:
             return answer
         context = self._context
         if drained and not await self._other_takes_part():
@@ -65,7 +65,7 @@ class InstanceCommands:
         asked = members(request, allowed, ("view", "partition"))
         view, partition = asked["view"], asked["partition"]
         request.details.update(asked)
-        if (answer := await self._of_other(request)) is not None:
+        if (answer := await self._answer_of_other(request)) is not None:
             return answer
         if context.store_partitions.get(view, partition) is None:
             raise NotFound(
@@ -101,7 +101,7 @@ class InstanceCommands:
             for p in status.get("partitions", ())
         )
 
-    async def _of_other(self, request: Request) -> Answer | None:
+    async def _answer_of_other(self, request: Request) -> Answer | None:
         """The answer of the instance in the path; None if that is this instance."""
         id_, me = request.more["instance"], self._context.group.me.id
         request.details["target"] = id_

@@ -52,7 +52,7 @@ from model.views import View
 _EVENTS: list[Header] = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # nginx: pass every event on at once
+    (b"x-accel-buffering", b"no"),  # nginx: pass every event on immediately
 ]
 VIEW_PUSH = b"view-push"
 _RECORD_BYTES = {
@@ -124,10 +124,10 @@ class KeyRoutes:
             return await self._record_headers.added(responses.view, answer)
         if answer.status != 404 or encoded or (other := responses.reads.other_key(key)) is None:
             return answer
-        forwardable = self._of_other_key(request, other)
-        return await self._or_of_other_key(answer, responses, other, options, forwardable)
+        forwardable = self._request_for_key(request, other)
+        return await self._or_answer_for_key(answer, responses, other, options, forwardable)
 
-    async def _or_of_other_key(
+    async def _or_answer_for_key(
         self,
         missing: Answer,
         responses: KeyResponses,
@@ -150,7 +150,9 @@ class KeyRoutes:
             return answer
         return await self._record_headers.added(query.reads.view, answer)
 
-    def _of_other_key(self, request: Request, key: bytes, below: bytes = b"") -> ForwardableRequest:
+    def _request_for_key(
+        self, request: Request, key: bytes, below: bytes = b""
+    ) -> ForwardableRequest:
         """The same request for another key, whose text is its record bytes."""
         path = b"/views/%b/keys/%b%b" % (
             request.routed_view.base.encode(),
@@ -179,7 +181,7 @@ class KeyRoutes:
         if answer.status != 404 or is_raw or (other := reads.other_key(key)) is None:
             return answer
         forwardable = self._get(view, other, b"", request.headers, request.query)
-        return await self._or_of_other_key(answer, responses, other, options, forwardable)
+        return await self._or_answer_for_key(answer, responses, other, options, forwardable)
 
     async def record_value(self, view: View, key: bytes) -> Answer:
         """The record bytes of a key's value, as `Accept: application/octet-stream` gives them."""
@@ -197,8 +199,12 @@ class KeyRoutes:
 
         def parse(view: View) -> bytes:
             key = _key_of(self._responses[view.name].reads, request.key, encoded)
-            of_version = histories.get(view.name)
-            return key if of_version is None else _key_of_cursor(of_version, key, span, encoded)
+            version_history = histories.get(view.name)
+            return (
+                key
+                if version_history is None
+                else _key_of_cursor(version_history, key, span, encoded)
+            )
 
         view, key = in_version_of_cursor(request, self._context.group.versions, parse)
         query = self._history(view, key, options, span, as_records)
@@ -210,9 +216,9 @@ class KeyRoutes:
         if other is None or forwardable.is_forwarded or not _is_empty(view, key, answer):
             return answer
         query = self._history(view, other, options, span, as_records)
-        forwardable = self._of_other_key(request, other, b"/" + history.resource.encode())
-        of_other = await self._forwarding.answer(query, forwardable)
-        return answer if _is_empty(view, other, of_other) else of_other
+        forwardable = self._request_for_key(request, other, b"/" + history.resource.encode())
+        other_answer = await self._forwarding.answer(query, forwardable)
+        return answer if _is_empty(view, other, other_answer) else other_answer
 
     async def record_history(self, view: View, key: bytes, span: Span) -> Answer:
         """A page of a key's history, with record bytes as values: `Accept: RECORD_VALUES`."""
@@ -348,10 +354,10 @@ class KeyRoutes:
             last_push = request.header(VIEW_PUSH)
             forwardable = self._forwardable(request)
             if not encoded and not forwardable.is_forwarded:
-                of_record = await self.meant(request.routed_view, key)
-                if of_record != key:
-                    key = of_record
-                    forwardable = self._of_other_key(request, key, b"/changes")
+                meant_key = await self.meant(request.routed_view, key)
+                if meant_key != key:
+                    key = meant_key
+                    forwardable = self._request_for_key(request, key, b"/changes")
             follow = partial(Changes, reads, key, last, self._backlog_budget, last_push, timestamps)
             try:
                 changes = await self._forwarding.read(follow, forwardable)

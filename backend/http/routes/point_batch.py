@@ -104,9 +104,9 @@ class PointBatchRoute:
     ) -> Generator[None, None, Answer]:
         """Returns the answer. Yields from time to time while it answers reads one by one."""
         budget = AnswerBudget()
-        of_keys = (group for group in groups if group.partition is not None)
-        keys = self._keys.answer(of_keys, readers, budget)
-        of_paths = [group for group in groups if group.partition is None]
-        heads, items = yield from self._paths.answer(of_paths, readers, budget)
+        key_groups = (group for group in groups if group.partition is not None)
+        keys = self._keys.answer(key_groups, readers, budget)
+        path_groups = [group for group in groups if group.partition is None]
+        heads, items = yield from self._paths.answer(path_groups, readers, budget)
         framed = keys.response(self._group.epoch_header, heads, items)
         return Answer(200, [CONTENT_TYPE], framed)

@@ -99,11 +99,11 @@ class SnapshotSender:
     def _is_here(self, view: str, hash_: str, partition: int) -> bool:
         """Whether the store partition, with this definition of the view, is open here or will be
         opened."""
-        of_view = self._context.views.get(view)
+        known_view = self._context.views.get(view)
         partition_id = (view, partition)
         return (
-            of_view is not None
-            and of_view.hash == hash_
+            known_view is not None
+            and known_view.hash == hash_
             and (
                 self._context.store_partitions.get(*partition_id) is not None
                 or partition_id in self._context.ingest_loop.opening()

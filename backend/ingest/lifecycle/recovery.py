@@ -27,7 +27,7 @@ _MAX_VERIFY_DISTANCE = 10_000  # offsets
 class RecoveryPolicy:
     """When an existing store is used, and when it is deleted."""
 
-    acceptable_recovery_lag: int  # records: maximum lag of a store that may answer at once
+    acceptable_recovery_lag: int  # records: maximum lag of a store that may answer immediately
     cleanup_delay: float = 600.0  # s that a store stays on disk after its partition moved away
     clock_tolerance: float = TOLERANCE  # s by which stream time may be ahead of the clock
 

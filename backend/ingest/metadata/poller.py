@@ -28,7 +28,7 @@ _NEW_CLIENT_AFTER = 15.0  # s without an answer
 
 
 class MetadataPoller:
-    """Fetches TopicMetadata of the watched topics every `interval` s, or at once on request. A
+    """Fetches TopicMetadata of the watched topics every `interval` s, or immediately on request. A
     topic with a short `delete.retention.ms` makes the interval shorter."""
 
     def __init__(self, fetcher: MetadataFetcher, interval: float, timeout: float) -> None:
@@ -67,7 +67,7 @@ class MetadataPoller:
 
     def watch(self, partitions: Mapping[str, Set[int]]) -> None:
         """Set the topics to poll, and the partitions of each whose offsets are needed. If they
-        change, poll at once. The metadata of other topics is forgotten after some seconds."""
+        change, poll immediately. The metadata of other topics is forgotten after some seconds."""
         if partitions != self._watched:
             self._watched = partitions
             self.refresh()

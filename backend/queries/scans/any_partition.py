@@ -100,7 +100,7 @@ class AnyPartitionReads:
     ) -> bytes | None:
         """The key's newest entry; None if it is missing. ValueUnreadable, unless its bytes are
         wanted (OCTETS). Of the options, only `stale` and the representation count."""
-        query = _of_key(view, key, Query(stale=options.stale))
+        query = _query_for_key(view, key, Query(stale=options.stale))
 
         async def read(partitions: Sequence[int] | None) -> bytes | None:
             rows, reached = await first_rows(
@@ -126,7 +126,7 @@ class AnyPartitionReads:
         self, view: View, key: bytes, stale: str | None, freshness: Freshness
     ) -> list[bytes]:
         """The value in each partition that has one, as JSON items."""
-        query = _of_key(view, key, Query(stale=stale))
+        query = _query_for_key(view, key, Query(stale=stale))
         partials = await self._scatter_gather.partials(view, query, freshness)
         return partial_values(view, partials)
 
@@ -163,11 +163,11 @@ class AnyPartitionReads:
     ) -> list[bytes]:
         """As `entries`, for each partition by itself, as JSON items."""
         partials = await self._scatter_gather.partials(
-            view, _of_key(view, key, query), freshness, ENTRIES
+            view, _query_for_key(view, key, query), freshness, ENTRIES
         )
         return partial_items(view, partials, items_of)
 
 
-def _of_key(view: View, key: bytes, query: Query) -> Query:
+def _query_for_key(view: View, key: bytes, query: Query) -> Query:
     low, high = view.layout.key_range(key, key)
     return replace(query, low=low, high=high)

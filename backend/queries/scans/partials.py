@@ -65,11 +65,11 @@ class AmbiguityCheck:
         """One row per stored key. NonRetryable if several partitions have a value."""
         newest_rows: list[Row] = []
         for stored_key, same in groupby(rows, itemgetter(0)):
-            of_key = list(same)
-            newest = max(of_key, key=_age)
-            live = [row for row in of_key if not is_tombstone(row.head)]
+            same_key = list(same)
+            newest = max(same_key, key=_age)
+            live = [row for row in same_key if not is_tombstone(row.head)]
             if len(live) > 1 or (live and newest is not live[0]):
-                raise self._ambiguous(stored_key, of_key)
+                raise self._ambiguous(stored_key, same_key)
             if live and self._tail:
                 self._refuse_two_partitions(live[0])
             newest_rows.append(newest[:3])

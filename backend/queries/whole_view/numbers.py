@@ -142,11 +142,11 @@ class Numbers:
             entries,
             count,
             whole,
-            _of_hex(scaled),
+            _from_hex(scaled),
             infinite,
             _from_wire(least),
             _from_wire(greatest),
-            _of_hex(decimal),
+            _from_hex(decimal),
             digits,
             text,
         )
@@ -164,7 +164,7 @@ _More = tuple[
 _WIRE: TypeAdapter[_Fields | _More] = TypeAdapter(_Fields | _More)
 
 
-def _of_hex(text: str | None) -> int | None:
+def _from_hex(text: str | None) -> int | None:
     return None if text is None else int(text, 16)
 
 

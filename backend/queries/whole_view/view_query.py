@@ -81,11 +81,11 @@ _Merger = TypeVar("_Merger", bound=Merger)
 class Reduction(Generic[_Merger]):
     """One request: the scan of each partition, and the merger of the responses.
 
-    `limit`: the most rows that a response may have. `needs_values`: whether the reducer looks at
+    `limit`: the maximum number of rows in a response. `needs_values`: whether the reducer looks at
     values.
     """
 
-    of: ViewQuery
+    view_query: ViewQuery
     query: Query
     new_merger: Callable[[], _Merger]
     limit: int = 0
@@ -95,7 +95,9 @@ class Reduction(Generic[_Merger]):
     async def run(self, scatter_gather: ScatterGather, view: View) -> tuple[_Merger, Freshness]:
         """The merged responses of all partitions. Unavailable, and what the merger raises."""
         freshness, merger, unreadable = Freshness(), self.new_merger(), 0
-        request = scatter_gather.request(view, self.of.name, self.query, self.limit, self.arguments)
+        request = scatter_gather.request(
+            view, self.view_query.name, self.query, self.limit, self.arguments
+        )
 
         async def take(response: ScanResponse) -> None:
             nonlocal unreadable
@@ -114,18 +116,18 @@ class Reduction(Generic[_Merger]):
                 await scatter_gather.walk(request, WALK_BUDGET, take)
         if in_several or freshness.mispartitioned:
             merger = self.new_merger()
-            response = await self._of_newest(scatter_gather, view, freshness)
+            response = await self._reduce_newest(scatter_gather, view, freshness)
             await merger.add(response)
             unreadable = response.unreadable
         freshness.unreadable = unreadable
         return merger, freshness
 
-    async def _of_newest(
+    async def _reduce_newest(
         self, scatter_gather: ScatterGather, view: View, freshness: Freshness
     ) -> ScanResponse:
         """Reduces the newest entry of each key here, because a key may be in several partitions."""
         ends = time.monotonic() + WALK_BUDGET
-        reducer, response = self.of.reducer(view, self.arguments), ScanResponse()
+        reducer, response = self.view_query.reducer(view, self.arguments), ScanResponse()
         kind = RAW if self.needs_values else BARE
         steps = scatter_gather.rows(view, self.query, STREAM_ROWS, None, freshness, kind)
         async with aclosing(steps):

@@ -30,16 +30,16 @@ _INSTANTS = [
     for unit in ("millis", "micros", "nanos")
 ]
 _LOGICAL_TYPES = {"int-date", "int-time-millis", "long-time-micros", "string-uuid", *_INSTANTS}
-# a text, which may contain what looks like a comment, or a comment, which may have no end
+# a string, which may contain what looks like a comment; or a comment, perhaps without an end
 _TEXT_OR_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 
 
 def schema_json(text: str | bytes) -> Any:
-    """The JSON document of a schema, so that orjson can write it; ValueError.
+    """The JSON document of a schema, which orjson can write. Raises ValueError.
 
-    Comments and a byte order mark are removed: Avro's Java reads comments, and editors of Windows
-    write the mark. Text that is not Unicode and numbers beyond 64 bits can only be in parts that no
-    reader needs.
+    Comments and a byte order mark are removed: Avro's Java library accepts comments, and Windows
+    editors write the mark. Text that is not Unicode and numbers beyond 64 bits can only be in parts
+    that no reader needs.
     """
     try:
         return orjson.loads(text)
@@ -116,7 +116,7 @@ class _Parser:
         name, namespace = _names_of(node, namespace)
         definition: dict[str, Any] = {"type": kind, "name": name}
         if kind == "enum":
-            definition["symbols"] = _texts(node["symbols"], "symbols")
+            definition["symbols"] = _strings(node["symbols"], "symbols")
             if node.get("default") in definition["symbols"]:
                 definition["default"] = node["default"]
         elif kind == "fixed":
@@ -180,9 +180,9 @@ def _names_of(node: dict[str, Any], namespace: str) -> tuple[str, str]:
     return f"{namespace}.{name}" if namespace else name, namespace
 
 
-def _texts(value: Any, field: str) -> list[str]:
+def _strings(value: Any, field: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValueError(f"{field} is not a list of texts")
+        raise ValueError(f"{field} is not a list of strings")
     return value
 
 
@@ -193,7 +193,7 @@ def _keep_aliases(node: dict[str, Any], kept: dict[str, Any]) -> None:
 
 
 def _logical_type(node: dict[str, Any], kind: str, size: int) -> dict[str, Any]:
-    """The fields of a logical type that is valid; none otherwise."""
+    """The fields of the logical type; empty if it is not valid."""
     name = node.get("logicalType")
     if name == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = node.get("precision"), node.get("scale", 0)

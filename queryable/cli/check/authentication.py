@@ -26,7 +26,7 @@ def check_authentication(settings: Settings) -> Finding:
             "set QUERYABLE_AUTH=jwt (docs/security/authentication.md), or QUERYABLE_HOST=127.0.0.1",
         )
     if settings.auth == "off":
-        return ok(_SUBJECT, f"off; only this machine reaches {settings.host}")
+        return ok(_SUBJECT, f"off; only this machine can reach {settings.host}")
     if unchecked := unchecked_claims(settings):
         return warning(
             _SUBJECT,

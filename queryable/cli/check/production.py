@@ -21,7 +21,7 @@ from queryable.cli.inspection.broker import Broker
 from queryable.client.protocol.errors import BadUse
 
 MIN_FILES = 16_384
-"""Open files of a backend: a connection each, and some hundred of RocksDB."""
+"""Open files that a backend needs: one per connection, and several hundred for RocksDB."""
 
 MIN_MEMORY = 512 << 20
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
@@ -33,7 +33,7 @@ def check_production(
     open_files: int | None = None,
     memory_max: int | None = None,
 ) -> Iterator[Finding]:
-    """The findings beyond those of every set-up. `timeout`: s, for the broker. `open_files`,
+    """The findings that matter only in production. `timeout`: s, for the broker. `open_files`,
     `memory_max` (bytes): limits of the instance; None: those of this process and the machine."""
     yield from check_instance(settings)
     yield from _check_limits(open_files, memory_max)
@@ -41,7 +41,7 @@ def check_production(
 
 
 def check_instance(settings: Settings) -> Iterator[Finding]:
-    """The settings alone."""
+    """The findings that need only the settings."""
     defaults = Settings.model_fields
     if settings.application_id == defaults["application_id"].default:
         yield warning(
@@ -84,10 +84,12 @@ def _check_standbys(settings: Settings) -> Finding:
 def _check_address(settings: Settings) -> Finding:
     if is_loopback(settings.advertised_host):
         return warning(
-            "address", f"only this machine reaches {settings.advertised_host}",
+            "address", f"only this machine can reach {settings.advertised_host}",
             "set QUERYABLE_HOST and QUERYABLE_ADVERTISED if there are several machines",
         )  # fmt: skip
-    return ok("address", f"others use {settings.advertised_host}:{settings.advertised_port}")
+    return ok(
+        "address", f"other instances use {settings.advertised_host}:{settings.advertised_port}"
+    )
 
 
 def _check_folder(path: Path) -> Finding:
@@ -116,18 +118,18 @@ def _check_limits(open_files: int | None, memory_max: int | None) -> Iterator[Fi
         )  # fmt: skip
     else:
         yield ok("open files", f"the limit is {files:,}")
-    available, whose = memory(), "the machine or its container has"
+    available, source = memory(), "the machine or its container has"
     if memory_max is not None and memory_max < available:
-        available, whose = memory_max, "the unit may use"
+        available, source = memory_max, "the unit may use"
     if available < MIN_MEMORY:
         yield warning(
-            "memory", f"{whose} {available >> 20:,} MiB",
+            "memory", f"{source} {available >> 20:,} MiB",
             f"give each instance {MIN_MEMORY >> 20:,} MiB or more (docs/sizing.md)",
         )  # fmt: skip
 
 
 def _check_topics(settings: Settings, timeout: float) -> Iterator[Finding]:
-    """Nothing if views or broker cannot be read: other checks have reported that."""
+    """No findings if the views or the broker cannot be read: other checks report that."""
     if settings.bootstrap_servers.count(",") == 0:
         yield warning(
             "brokers", f"only {settings.bootstrap_servers} is named, and it may be down at a start",

@@ -46,8 +46,8 @@ def _check(
             by_id.setdefault(schema_id_of(raw), []).append(raw)
         except ValueError:
             continue  # its frame has a finding
-    for schema_id, of_schema in sorted(by_id.items())[:_MAX_SCHEMAS]:
-        some = f"{len(of_schema)} of {len(records)} {what}s have schema {schema_id}"
+    for schema_id, records_with_schema in sorted(by_id.items())[:_MAX_SCHEMAS]:
+        some = f"{len(records_with_schema)} of {len(records)} {what}s have schema {schema_id}"
         try:
             schema = source.fetch(schema_id)
         except SchemaSourceUnavailable as error:
@@ -66,10 +66,10 @@ def _check(
         except (ValueError, ConfigurationError) as error:
             yield _unreadable(subject, f"{some}: {error}")
         else:
-            yield _of_schema(subject, some, codec, schema, of_schema)
+            yield _check_schema(subject, some, codec, schema, records_with_schema)
 
 
-def _of_schema(
+def _check_schema(
     subject: str, some: str, codec: Codec, schema: Schema, records: Sequence[bytes]
 ) -> Finding:
     if schema.format != codec.name:

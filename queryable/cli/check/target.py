@@ -18,14 +18,14 @@ SERVED = Path(".queryable", "instance.env")
 """Where `queryable serve` writes the settings of its first backend, in its folder."""
 
 _PREFIX = "QUERYABLE_"
-_OF_DEPLOYMENT = ("QUERYABLE_APPLICATION_ID", "QUERYABLE_DATA_DIR", "QUERYABLE_VIEWS")
+_DEPLOYMENT_VARIABLES = ("QUERYABLE_APPLICATION_ID", "QUERYABLE_DATA_DIR", "QUERYABLE_VIEWS")
 
 
 @dataclass(frozen=True)
 class Target:
-    """`environment`: of the process that is checked. `folder`: its working directory; None: the
-    current one. `finding`: where it was found; None: it is the shell's. `open_files`, `memory_max`
-    (bytes): its limits; None: as of this process."""
+    """A process to check. `environment`: its variables. `folder`: its working directory; None: the
+    current one. `finding`: where its settings come from; None: from the shell. `open_files`,
+    `memory_max` (bytes): its limits; None: those of this process."""
 
     environment: Mapping[str, str]
     folder: Path | None = None
@@ -35,8 +35,8 @@ class Target:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """This process has the environment and the working directory of the target meanwhile, so
-        that all checks read it as a backend does."""
+        """A context in which this process has the environment and the working directory of the
+        target, so that all checks read them as a backend does."""
         environment, folder = dict(os.environ), Path.cwd()
         try:
             os.environ.clear()
@@ -59,14 +59,14 @@ def find_target(
         raise BadUse("Name either a unit or files of settings: --unit or --env-file.")
     shell = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)}
     if unit is not None:
-        found = read_unit(unit, folders)
-        if not found.folder.is_dir():
-            raise BadUse(f"The working directory of {unit}, {found.folder}, does not exist.")
-        files = ", ".join(map(str, found.files))
+        service = read_unit(unit, folders)
+        if not service.folder.is_dir():
+            raise BadUse(f"The working directory of {unit}, {service.folder}, does not exist.")
+        files = ", ".join(map(str, service.files))
         return Target(
-            {**shell, **found.environment}, found.folder,
+            {**shell, **service.environment}, service.folder,
             ok("deployment", f"the unit {unit}, from {files}"),
-            found.open_files, found.memory_max,
+            service.open_files, service.memory_max,
         )  # fmt: skip
     if env_files:
         merged = dict(shell)
@@ -74,7 +74,7 @@ def find_target(
             merged |= read_env_file(path)
         names = ", ".join(map(str, env_files))
         return Target(merged, finding=ok("deployment", f"the settings in {names}"))
-    if SERVED.is_file() and not is_named and not any(map(os.environ.get, _OF_DEPLOYMENT)):
+    if SERVED.is_file() and not is_named and not any(map(os.environ.get, _DEPLOYMENT_VARIABLES)):
         return Target(
             {**os.environ, **read_env_file(SERVED)},
             finding=ok("deployment", f"what `queryable serve` runs in this folder, from {SERVED}"),

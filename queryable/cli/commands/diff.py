@@ -12,7 +12,7 @@ from queryable.cli.declaration.command import command
 from queryable.cli.deployments import behind_proxy
 from queryable.cli.diff.comparison import print_differences
 from queryable.cli.diff.sources import DiffSource
-from queryable.cli.options import Compared, ViewName
+from queryable.cli.options import Comparison, ViewName
 from queryable.cli.output import DocumentOutput
 
 
@@ -22,7 +22,7 @@ def diff(
     first: Annotated[str, typer.Argument(metavar="DEPLOYMENT1")],
     second: Annotated[str, typer.Argument(metavar="DEPLOYMENT2")],
     view: ViewName,
-    compared: Compared,
+    comparison: Comparison,
     everything: Annotated[
         bool, typer.Option("--all", help="Compare all entries, not a sample.")
     ] = False,
@@ -47,7 +47,9 @@ def diff(
     clients = [_client(connection, deployment) for deployment in (first, second)]
     with clients[0] as first_client, clients[1] as second_client:
         sources = DiffSource(first, first_client, view), DiffSource(second, second_client, view)
-        print_differences(sources, None if everything else compared.sample, compared.show, output)
+        print_differences(
+            sources, None if everything else comparison.sample, comparison.show, output
+        )
 
 
 def _client(connection: Connection, deployment: str) -> Client:

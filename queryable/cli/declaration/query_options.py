@@ -47,7 +47,7 @@ class QueryOption:
 
     `name`: the parameter of the client's call. The option has the same name, with dashes.
     `queries`: the queries that take it. `metavar`: empty for a flag, which has no value.
-    `of_views`: the histories (`Kind.history`) of views that take it; empty for all views.
+    `histories`: the histories (`Kind.history`) of views that take it; empty for all views.
     `is_bound`: the query has fewer rows with the option. `parse`: converts the option's value to
     the parameter's, if this depends on the view. `settings`: more settings of typer.Option.
     """
@@ -58,7 +58,7 @@ class QueryOption:
     help: str
     type: Any = str
     default: Any = None
-    of_views: Sequence[str] = ()
+    histories: Sequence[str] = ()
     is_bound: bool = False
     parse: Callable[[Any, View], Any] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -82,16 +82,16 @@ class QueryOption:
 
     @property
     def depends_on_view(self) -> bool:
-        return bool(self.parse or self.of_views)
+        return bool(self.parse or self.histories)
 
     def value_for(self, value: Any, view: View) -> Any:
         """The value of the call's parameter. Raises BadUse if the view does not take the option, or
         not this value."""
         kind = kind_of(view.store)
-        if self.of_views and not kind.is_custom and kind.history not in self.of_views:
+        if self.histories and not kind.is_custom and kind.history not in self.histories:
             raise BadUse(
-                f"{self.flag} is for views with {' or '.join(self.of_views)}; view {view.name} has "
-                f"a {view.store} store."
+                f"{self.flag} is for views with {' or '.join(self.histories)}; view {view.name} "
+                f"has a {view.store} store."
             )
         return self.parse(value, view) if self.parse else value
 
@@ -125,8 +125,8 @@ QUERY_OPTIONS = (
     ),
     QueryOption("from_", [*TIMED, "versions"], "TIME", _SINCE, is_bound=True),
     QueryOption("to", [*TIMED, "versions"], "TIME", _UNTIL, is_bound=True),
-    QueryOption("from_", ["aggregate"], "TIME", _SINCE, of_views=TIMED, is_bound=True),
-    QueryOption("to", ["aggregate"], "TIME", _UNTIL, of_views=TIMED, is_bound=True),
+    QueryOption("from_", ["aggregate"], "TIME", _SINCE, histories=TIMED, is_bound=True),
+    QueryOption("to", ["aggregate"], "TIME", _UNTIL, histories=TIMED, is_bound=True),
     QueryOption("key_from", TIMED, "KEY", _FIRST, parse=_bound("--key-from"), is_bound=True),
     QueryOption("key_to", TIMED, "KEY", _LAST, parse=_bound("--key-to"), is_bound=True),
     QueryOption(
@@ -146,7 +146,7 @@ QUERY_OPTIONS = (
     QueryOption(
         "as_of", ["get"], "TIME",
         "The value that was valid at this time: ISO 8601 or epoch ms. Versioned views.",
-        of_views=["versions"],
+        histories=["versions"],
     ),
     QueryOption(
         "max_lag", ["get"], "RECORDS", "Reject answers further behind.", int, settings={"min": 0},

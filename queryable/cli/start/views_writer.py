@@ -29,7 +29,7 @@ ADD, REPLACE, STOP = "add", "replace", "stop"
 
 
 def what_to_do(path: Path, *, add: bool, force: bool, is_interactive: bool) -> str:
-    """REPLACE if there is no file. Raises BadUse if there is one and nobody to ask, or if the
+    """REPLACE if there is no file. Raises BadUse if there is one and no terminal, or if the
     options contradict each other."""
     if add and force:
         raise BadUse("--add keeps the views of an existing file, --force replaces it: use one.")

@@ -51,7 +51,7 @@ def _report() -> Report:
         ),
         Comparison.from_rounds("rss_mb", [300.0], "bare", [100.0], Target(250.0)),
         Comparison.from_rounds("p99_ms", [3.0], "idle", [2.0]),
-        Comparison.from_rounds("p50_ms", [2.0], "idle", [2.0], Target(1.05, of_ratio=True)),
+        Comparison.from_rounds("p50_ms", [2.0], "idle", [2.0], Target(1.05, is_ratio=True)),
     ]
     ours = Row("backend", 16, {"rps": 10_000.0, "cpu_us": 80.0, "threads": 9.0}, comparisons)
     report.put("reads", [ours, Row("bare", values={"cpu_us": 40.0})])
@@ -90,7 +90,7 @@ def test_results_are_complete_json(tmp_path: Path) -> None:
 
 
 def test_a_target_may_be_a_bound_of_the_ratio() -> None:
-    slow = Comparison.from_rounds("p50_ms", [1.1], "idle", [1.0], Target(1.05, of_ratio=True))
+    slow = Comparison.from_rounds("p50_ms", [1.1], "idle", [1.0], Target(1.05, is_ratio=True))
     assert slow.met is False
     assert slow.verdict == "ratio ≤ 1.05 MISSED"
 
@@ -104,7 +104,7 @@ def test_a_comparison_with_a_failed_reference_keeps_ours() -> None:
     absolute = Comparison.from_rounds("cpu_us", [80.0], "Redis", [], Target(100.0))
     assert (absolute.met, absolute.verdict) == (True, "≤ 100 met")
     assert str(absolute) == "CPU 80.0 µs; Redis: not measured"
-    ratio = Comparison.from_rounds("cpu_us", [80.0], "Redis", [], Target(1.0, of_ratio=True))
+    ratio = Comparison.from_rounds("cpu_us", [80.0], "Redis", [], Target(1.0, is_ratio=True))
     assert (ratio.met, ratio.verdict) == (None, "ratio ≤ 1.00 not measured")
 
 

@@ -29,7 +29,7 @@ from queryable.client.protocol.views import View
 READ_TIMEOUT_S = 25.0
 _REOPEN_DELAY_S = 0.1
 _MAX_REOPEN_DELAY_S = 2.0
-_LASTING_S = 1.0  # a stream that ends earlier has ended at once
+_LASTING_S = 1.0  # a stream that ends earlier has ended immediately
 
 
 def changes(
@@ -47,7 +47,8 @@ def changes(
     and offset of that change. Then some changes may be repeated: a deletion, the value of a view
     with a push, and, unless `view` names a version, the value of a version after the first one.
     `timestamps`: the changes have the timestamps of their records. `patience`: Unavailable is
-    raised after this many seconds without an available instance, or with streams that end at once.
+    raised after this many seconds without an available instance, or with streams that end
+    immediately.
     """
     view_info = yield from context.view_to_read(view, context.deadline(patience))
     view_info.key.path_segment(key)  # raises an error for an invalid key now, not at the first page
@@ -96,8 +97,8 @@ class ChangePager:
         # an instance without `View-Push` begins with the value.
         self._last_change = after if isinstance(after, Change) else None
         self._is_first_after_resume = False
-        # when the open stream began; and, while streams end at once, when to stop opening new ones
-        self._opened_at = 0.0
+        self._opened_at = 0.0  # when the open stream began
+        # while streams end immediately: when to stop opening new ones
         self._give_up_at: float | None = None
         self._reopened = 0
 
@@ -123,13 +124,13 @@ class ChangePager:
         self._give_up_at, self._reopened = None, 0
 
     def _reopen_delay(self) -> float:
-        """Seconds until the next stream; longer after each one that ends at once. Raises NoAnswer
-        if streams end at once for too long."""
+        """Seconds until the next stream; longer after each one that ends immediately. Raises
+        NoAnswer if streams end immediately for too long."""
         now = self._context.clock()
         if now - self._opened_at >= _LASTING_S:
             self._note_progress()
         elif self._give_up_at is not None and now >= self._give_up_at:
-            raise NoAnswer(f"The streams of changes of view {self._view.name} end at once.")
+            raise NoAnswer(f"The streams of changes of view {self._view.name} end immediately.")
         if self._give_up_at is None:
             self._give_up_at = now + self._patience
         delay = min(_REOPEN_DELAY_S * 2.0**self._reopened, _MAX_REOPEN_DELAY_S)

@@ -14,7 +14,8 @@ def drain(
     context: ClientContext, instance: str, *, timeout: float | None = None
 ) -> Call[dict[str, Any]]:
     """Tells an instance to give its partitions to other instances. Returns `{"instance",
-    "drained"}` at once. The instance has no partitions left when `topology()` lists none for it.
+    "drained"}` immediately. The instance has no partitions left when `topology()` lists none for
+    it.
 
     Raises NotFound if the topology does not have the instance, and BadRequest with the code
     `last-instance` if there is no other instance.
@@ -39,7 +40,7 @@ def rebuild(
     timeout: float | None = None,
 ) -> Call[dict[str, Any]]:
     """Tells an instance to delete its store of a partition, and to build it again. Returns
-    `{"instance", "view", "partition"}` at once.
+    `{"instance", "view", "partition"}` immediately.
 
     Raises NotFound if the instance does not have the partition, and, without `force`, BadRequest
     with the code `last-replica` if no other instance answers for it meanwhile.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backend.cluster.namesakes import one_per_id, refused, warn_of_namesakes
+from backend.cluster.namesakes import is_refused, one_per_id, warn_of_namesakes
 from model.group.member_metadata import MemberMetadata
 from model.machine import network
 from model.machine.network import network_id
@@ -46,11 +46,11 @@ def test_one_instance_has_an_id(
 ) -> None:
     for order in permutations([holder, *others, candidate("b0")]):
         assert one_per_id(order) == [candidate("b0"), holder]
-    assert [refused(other, holder) for other in others] == [are_refused] * len(others)
+    assert [is_refused(other, holder) for other in others] == [are_refused] * len(others)
 
 
 def test_members_of_older_versions_cannot_be_refused() -> None:
-    assert not refused(b1(2, "h2", network=""), b1(1))
+    assert not is_refused(b1(2, "h2", network=""), b1(1))
 
 
 def test_the_leader_names_both(caplog: pytest.LogCaptureFixture) -> None:
@@ -58,7 +58,7 @@ def test_the_leader_names_both(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         warn_of_namesakes([one, other, b1(0), candidate("b2")], [one, candidate("b2")])
     [line] = caplog.messages
-    assert "the instance at h2:8081 has the id b1, as the instance at h1:8081 has" in line
+    assert "the instance at h2:8081 has the id b1, which the instance at h1:8081 has, too" in line
 
 
 def test_the_leader_names_instances_with_one_address(caplog: pytest.LogCaptureFixture) -> None:

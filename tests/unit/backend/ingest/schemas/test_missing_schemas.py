@@ -141,7 +141,7 @@ def test_a_missing_schema_is_looked_for_again(running: FakeRegistry, start: Star
     """Its records become readable without a rebuild, and no reader waits meanwhile."""
     schemas = start(SchemaRegistry(running.url), 0.0)
     wait_until(lambda: not waits(schemas), 10, "that it is missing", 0.01)
-    of = replace(view(value="avro", value_schema="confluent"), schemas=schemas.of_requests)
+    of = replace(view(value="avro", value_schema="confluent"), schemas=schemas.for_requests)
     raw = framed(7, ORDER, {"id": 1, "price": 2.5, "note": None})
     stored = place(unreadable_entry(7, 3, raw), 0)
     for _ in range(20):

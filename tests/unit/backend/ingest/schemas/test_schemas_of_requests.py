@@ -57,19 +57,19 @@ def test_ids_of_clients_wait_behind_those_of_records(
     running: FakeRegistry, schemas: SchemaCache
 ) -> None:
     for schema_id in range(1000, 3000):
-        ask(schemas.of_requests, schema_id)
+        ask(schemas.for_requests, schema_id)
     running.add(7, "int")
     running.add(8, "int")
     missing = ask(schemas, 7)
     with pytest.raises(SchemaNotYet):
-        schemas.of_requests.stored_schema(8)
+        schemas.for_requests.stored_schema(8)
     schemas.start()
     wait_until(lambda: len(running.asked) >= 18, 10, "the queued ids")
     assert missing.over
     paths = [path for path, _ in running.asked]
     assert paths[:2] == ["/schemas/ids/7", "/schemas/ids/8"]
     assert paths[2:] == [f"/schemas/ids/{schema_id}" for schema_id in range(1000, 1016)]
-    assert schemas.of_requests.schema(7) is schemas.schema(7)
+    assert schemas.for_requests.schema(7) is schemas.schema(7)
 
 
 def test_ids_of_clients_are_fetched_while_one_of_a_record_fails(
@@ -79,7 +79,7 @@ def test_ids_of_clients_are_fetched_while_one_of_a_record_fails(
     running.add(8, "int")
     schemas.start()
     ask(schemas, 7)
-    assert fetched(schemas.of_requests, 8).format == "avro"
+    assert fetched(schemas.for_requests, 8).format == "avro"
     ask(schemas, 7)
 
 
@@ -89,10 +89,10 @@ def test_a_client_asks_for_an_id_before_it_is_registered(
     """Its records must not become dead letters."""
     schemas.start()
     with pytest.raises(ValueError, match="has no schema with"):
-        fetched(schemas.of_requests, 7)
+        fetched(schemas.for_requests, 7)
     running.add(7, "int")
     schema = fetched(schemas, 7)
-    assert schemas.of_requests.schema(7) is schema
+    assert schemas.for_requests.schema(7) is schema
 
 
 def test_a_schema_in_use_stays_cached(running: FakeRegistry, schemas: SchemaCache) -> None:
@@ -104,7 +104,7 @@ def test_a_schema_in_use_stays_cached(running: FakeRegistry, schemas: SchemaCach
         fetched(schemas, schema_id)
         assert schemas.schema(1) is used
     for schema_id in (4, 5):
-        fetched(schemas.of_requests, schema_id)
+        fetched(schemas.for_requests, schema_id)
     assert schemas.schema(1) is used
     schemas.schema(3)
     ask(schemas, 2)
@@ -122,9 +122,9 @@ def test_an_instance_separates_the_ids_of_requests(tmp_path: Path) -> None:
     raw = framed(7, ORDER, {"id": 1, "price": 2.5})
     with pytest.raises(SchemaNotYet):
         view.key_codec.check(raw)
-    assert list(schemas._of_requests.queue) == [7]
-    assert not schemas._of_records.queue
+    assert list(schemas._for_requests.queue) == [7]
+    assert not schemas._for_records.queue
     with pytest.raises(SchemaNotYet):
         view.key_codec.to_json(raw)
-    assert list(schemas._of_records.queue) == [7]
+    assert list(schemas._for_records.queue) == [7]
     instance.stop()

@@ -14,7 +14,7 @@ from tests.support.security.private_file import write_private
 @pytest.mark.parametrize(
     ("host", "status", "message"),
     [
-        ("127.0.0.1", OK, "off; only this machine reaches 127.0.0.1"),
+        ("127.0.0.1", OK, "off; only this machine can reach 127.0.0.1"),
         ("0.0.0.0", WARNING, "everyone who reaches 0.0.0.0:8081 can read all views"),
         ("10.1.2.3", WARNING, "everyone who reaches 10.1.2.3:8081 can read all views"),
     ],

@@ -190,7 +190,7 @@ def test_streams_that_end_at_once_are_given_up() -> None:
     pager = driver.call(changes.changes, "orders", "a", patience=60.0)
     driver.run(pager.next())
     began = driver.now
-    with pytest.raises(NoAnswer, match="end at once"):
+    with pytest.raises(NoAnswer, match="end immediately"):
         driver.run(pager.next())
     assert 60 <= driver.now - began < 63
     assert len(driver.requests) < 50
