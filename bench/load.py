@@ -53,7 +53,8 @@ class Measurement:
 
 
 def parse(output: str) -> Measurement:
-    """Parses the last line, which requests.lua wrote; ValueError or KeyError if it is invalid."""
+    """Parses the last line, which requests.lua wrote. Raises ValueError or KeyError if it is
+    invalid."""
     lines = output.strip().splitlines()
     report = json.loads(lines[-1] if lines else "")
     requests, refused, unanswered = (report[k] for k in ("requests", "refused", "unanswered"))
@@ -69,7 +70,7 @@ def parse(output: str) -> Measurement:
 
 
 def find_wrk() -> str:
-    """The path of wrk; LocalError if it is not installed."""
+    """The path of wrk. Raises LocalError if it is not installed."""
     if path := shutil.which("wrk"):
         return path
     raise LocalError("wrk is not installed: run `make bench`, or install Debian's package wrk.")

@@ -110,7 +110,8 @@ class SimulatedMember:
                 return
 
     async def _get(self, reference: TopologyReference, generation: int) -> None:
-        """Fetches the topology from the leader; LocalError if the leader does not send it."""
+        """Fetches the topology from the leader. Raises LocalError if the leader does not send
+        it."""
         await asyncio.sleep(random.uniform(0, min(MAX_SPREAD, SPREAD * reference.instances)))
         began = time.monotonic()
         url, digest = reference.leader.origin + PATH, reference.digest.encode()

@@ -167,7 +167,7 @@ class LoadTest(Subject):
 
     @property
     def server(self) -> Server:
-        """The first server; LocalError if it is not started, or the reference has failed."""
+        """The first server. Raises LocalError if it is not started, or the reference has failed."""
         if not self.servers or self.failure:
             raise LocalError(self.failure or f"{self.name} is not started")
         return self.servers[0]

@@ -153,7 +153,8 @@ def run_until_interrupted(stack: Stack, meanwhile: Callable[[], None] = lambda: 
 
 def up(settings: StackSettings) -> None:
     """Starts the stack in the background; returns when it is ready and the demo's views are
-    derived. Does nothing if it is already running; ``LocalError`` if only a part of it is."""
+    derived. Does nothing if it is already running. Raises ``LocalError`` if only a part of it
+    is."""
     run_dir = settings.run_dir.absolute()
     if running := running_in_background(run_dir):
         if ended := ended_in_background(run_dir):

@@ -25,7 +25,8 @@ def spawn(
     cwd: Path | None = None,
     die_with_parent: bool = True,
 ) -> subprocess.Popen[bytes]:
-    """Starts a command in its own session, and appends its output to ``log``. ``LocalError``.
+    """Starts a command in its own session, and appends its output to ``log``. Raises
+    ``LocalError``.
 
     Because of the session, Ctrl-C reaches only this process, which then ends its children in order.
     With ``die_with_parent``, Linux sends the child SIGTERM when the *thread* that called this

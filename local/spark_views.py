@@ -62,7 +62,7 @@ def declared_views(views: Path) -> dict[str, DerivedView]:
 
 def select(names: Iterable[str], views: Path) -> dict[str, DerivedView]:
     """Views by the names of their entries in the file ``views``, by the names of the demo's views,
-    or by their files, folders or modules; ``LocalError`` if one is unknown."""
+    or by their files, folders or modules. Raises ``LocalError`` if one is unknown."""
     from spark.discovery import is_path, select_views
     from spark.errors import JobError
     from spark.views import VIEWS

@@ -29,7 +29,7 @@ _NAME = re.compile(r"(?P<base>[^@]+)@(?P<version>[1-9][0-9]{0,5})", re.ASCII)
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """The name of the view, and the version: 1 if `name` has none. ValueError."""
+    """The name of the view, and the version: 1 if `name` has none. Raises ValueError."""
     if "@" not in name:
         return name, 1
     match = _NAME.fullmatch(name)

@@ -20,32 +20,32 @@ function _M.known()
     return cjson.decode(shared:get(KEY) or "")
 end
 
---- Takes what a backend says. said: the member `service` of its /processors, any value;
--- application_id: that of the backend.
-function _M.learn(said, application_id)
-    if type(said) ~= "table" or type(said.name) ~= "string" or type(said.current) ~= "string"
-        or type(said.revision) ~= "number"
+--- Takes over what a backend reports, if it is newer. reported: the member `service` of its
+-- /processors, any value; application_id: that of the backend.
+function _M.learn(reported, application_id)
+    if type(reported) ~= "table" or type(reported.name) ~= "string"
+        or type(reported.current) ~= "string" or type(reported.revision) ~= "number"
     then
         return
     end
     local known = _M.known()
-    if known and known.name ~= said.name then
+    if known and known.name ~= reported.name then
         -- revisions of two services cannot be compared. The current deployment has the last word
         if application_id ~= known.current then
             return
         end
-    elseif known and known.revision >= said.revision then
+    elseif known and known.revision >= reported.revision then
         return
     end
     shared:set(KEY, cjson.encode {
-        name = said.name, current = said.current, revision = said.revision,
+        name = reported.name, current = reported.current, revision = reported.revision,
     })
-    ngx.log(ngx.NOTICE, "service ", said.name, ": deployment ", said.current, " is current")
+    ngx.log(ngx.NOTICE, "service ", reported.name, ": deployment ", reported.current, " is current")
 end
 
---- Whether the backend is an instance of another deployment, at the address of an instance that is
--- gone. Without a service, only configured backends may lead to another deployment. application_id:
--- of the backend; used: the application id of the topology in use (any values).
+--- Whether the backend is an instance of another deployment, at the address of a former
+-- instance. Without a service, only configured backends may lead to another deployment.
+-- application_id: of the backend; used: the application id of the topology in use (any values).
 function _M.is_stranger(backend, application_id, used)
     return type(used) == "string" and type(application_id) == "string"
         and used ~= application_id and not _M.known()

@@ -36,7 +36,7 @@ def views_of_package(name: str, path: Iterable[str]) -> dict[str, View]:
 
 
 def views_at(path: Path) -> dict[str, View]:
-    """The views of a folder's files; ``JobError`` if it has none."""
+    """The views of a folder's files. Raises ``JobError`` if it has none."""
     files = sorted(file for file in path.glob("*.py") if file.name[0] != "_")
     if not files:
         raise JobError(f"{path}: the folder has no view. A view is a Python file with a VIEW.")

@@ -96,7 +96,7 @@ class KafkaAdmin:
             self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """The existing topics among ``names``; ``JobError`` if the brokers do not answer."""
+        """The existing topics among ``names``. Raises ``JobError`` if the brokers do not answer."""
         topics = {}
         for topic, answer in self._admin.describeTopics(list(names)).topicNameValues().items():
             try:

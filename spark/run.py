@@ -24,7 +24,7 @@ from spark.supervision.supervisor import log, supervise
 
 
 def run(settings: Settings) -> None:
-    """Runs the job until a signal or, with ``once``, until it is done; ``JobError`` if it
+    """Runs the job until a signal or, with ``once``, until it is done. Raises ``JobError`` if it
     failed."""
     stop = StopSignal()
     stop.install()

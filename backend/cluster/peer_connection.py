@@ -1,7 +1,7 @@
 """A persistent connection to another instance, for one request at a time.
 
 It reads the part of HTTP/1.1 (RFC 9112) with which our own server answers a small POST: one head
-with a Content-Length, and a body. A general client takes several times as long for it.
+with a Content-Length, and a body. A general HTTP client takes several times as long.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_ANSWER_BYTES = 128 << 20
 """The maximum size of the body of an answer."""
 _MAX_HEAD_BYTES = 16 << 10
 IDLE_S = 30.0
-"""After this time without a request, a connection is closed. Instances wait for longer."""
+"""After this time without a request, the client closes a connection. Servers wait longer."""
 _OTHER_ADDRESS_S = 0.25  # s until the next address of a host is tried as well (RFC 8305)
 
 _STATUS = re.compile(rb"HTTP/1\.1 ([2-5][0-9]{2})(?: [^\r\n]*)?")
@@ -71,7 +71,7 @@ class PeerConnection(asyncio.Protocol):
     async def post(self, request: bytes, silence: float, ends_at: float) -> RawAnswer:
         """Sends all bytes of a request, and returns the answer. TimeoutError if no byte of it
         arrives for `silence` s, or if it is not complete at `ends_at` (s, the loop's clock).
-        ConnectionError. Without an answer, the connection is closed."""
+        ConnectionError if the connection fails. After an error, the connection is closed."""
         if not self.is_open:
             raise ClosedBeforeAnswerError("the connection was closed")
         self._silence, self._ends_at = silence, ends_at
@@ -177,7 +177,8 @@ class PeerConnection(asyncio.Protocol):
 async def connect(
     member: Member, tls: ssl.SSLContext | None, closed: Callable[[PeerConnection], None]
 ) -> PeerConnection:
-    """Opens a new connection, with its TLS handshake. OSError. `tls`: None for plain HTTP."""
+    """Opens a new connection, with its TLS handshake. Raises OSError. `tls`: None for plain
+    HTTP."""
     loop = asyncio.get_running_loop()
     addresses = await loop.getaddrinfo(member.address, member.port, type=socket.SOCK_STREAM)
     sock = await start_connection(addresses, happy_eyeballs_delay=_OTHER_ADDRESS_S)

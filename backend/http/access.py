@@ -183,7 +183,7 @@ def access_control(
 
 
 def bearer_token(headers: list[Header]) -> bytes:
-    """The token of the one `Authorization` header (RFC 6750, 2.1); Unauthenticated."""
+    """The token of the one `Authorization` header (RFC 6750, 2.1). Raises Unauthenticated."""
     values = [value for name, value in headers if name == b"authorization"]
     if not values:
         raise Unauthenticated("The request has no token. Send Authorization: Bearer <token>.")

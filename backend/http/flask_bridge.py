@@ -21,7 +21,7 @@ PAGE_KIND = "queryable.page_kind"
 _STATE, _KIQR, _DOCUMENTS = "state", "kiqr", "documents"
 _THREADS = {_STATE: 2, _KIQR: 8, _DOCUMENTS: 4}
 _MAX_PAGES = 256  # requests in progress; most of them wait for a thread
-_PATIENCE_OF_KIQR = 10.0  # s; few run at once, and each may take seconds
+_KIQR_PATIENCE = 10.0  # s; few run at the same time, and each may take seconds
 
 
 def page_kind(pattern: str) -> str:
@@ -36,7 +36,7 @@ def page_gates() -> dict[str, Gate]:
     may take long."""
     return {
         _STATE: Gate("requests", _MAX_PAGES),
-        _KIQR: Gate("KIQR requests", _THREADS[_KIQR], _PATIENCE_OF_KIQR),
+        _KIQR: Gate("KIQR requests", _THREADS[_KIQR], _KIQR_PATIENCE),
         _DOCUMENTS: Gate("documents", _MAX_PAGES),
     }
 

@@ -18,7 +18,7 @@ _QUALITY = re.compile(r";\s*q=([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.ASCII | re.
 
 
 def accept_of(headers: Sequence[Header]) -> bytes:
-    """The values of Accept, joined; BadRequest if they are too long."""
+    """The values of Accept, joined. Raises BadRequest if they are too long."""
     accept = b",".join(value for name, value in headers if name == b"accept")
     if len(accept) > MAX_ACCEPT_BYTES:
         raise BadRequest(
@@ -31,8 +31,9 @@ def accept_of(headers: Sequence[Header]) -> bytes:
 
 
 def wants_lines(headers: Sequence[Header]) -> bool:
-    """Whether the client names NDJSON in Accept, and prefers it to JSON if it names that, too;
-    BadRequest. Generated clients name all types of the OpenAPI document, and read JSON."""
+    """Whether the client names NDJSON in Accept, and prefers it to JSON if it names that, too.
+    Generated clients name all types of the OpenAPI document, and read JSON. Raises
+    BadRequest."""
     accept = accept_of(headers)
     if _LINES[1].encode() not in accept.lower():
         return False
@@ -41,7 +42,8 @@ def wants_lines(headers: Sequence[Header]) -> bool:
 
 
 def chosen(headers: Sequence[Header], offered: Sequence[str]) -> str:
-    """The best of `offered` for the request's Accept (RFC 9110, 12.5.1); NotAcceptable, BadRequest.
+    """The best of `offered` for the request's Accept (RFC 9110, 12.5.1). Raises NotAcceptable,
+    BadRequest.
 
     A header that cannot be parsed is ignored.
     """

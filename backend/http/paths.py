@@ -84,9 +84,9 @@ class Paths:
     def key_path(self, raw_path: bytes) -> KeyPath | None:
         """The key in `raw_path` (percent-encoded, without the query); None if it has none.
 
-        BadRequest if the key has a percent sign that is not followed by two hexadecimal digits;
-        Elsewhere if other instances have the view; Unavailable if it is not known which view, or
-        which version of it, the path means.
+        Raises BadRequest if the key has a percent sign that is not followed by two hexadecimal
+        digits, Elsewhere if other instances have the view, and Unavailable if it is not known which
+        view, or which version of it, the path means.
         """
         plain, _, text = raw_path.rpartition(b"/")
         view = self._by_plain_prefix.get(plain)

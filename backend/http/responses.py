@@ -106,7 +106,7 @@ class KeyResponses:
         return _with_record(answer, state, entry) if options.headers else answer
 
     def document(self, key: bytes, entry: Entry) -> bytes:
-        """`{"key", "value"}`; Unavailable if the schema of a value is missing."""
+        """`{"key", "value"}`. Raises Unavailable if the schema of a value is missing."""
         return DOCUMENT % (self._key_json(key), self._value_json(entry[ENTRY_HEAD_SIZE:]))
 
     def etag_format(self, state: State) -> bytes:

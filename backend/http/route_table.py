@@ -156,9 +156,9 @@ class RouteTable:
             self._fixed[path] = Match(route, view, more={} if view is not None else {"view": name})
 
     def match(self, raw_path: bytes) -> Match:
-        """The route of a path; BadRequest if it cannot be decoded. Elsewhere if other instances
-        have the view, Unavailable if it is not known which view, or which version of it, the path
-        means."""
+        """The route of a path. Raises BadRequest if it cannot be decoded, and Elsewhere if other
+        instances have the view, Unavailable if it is not known which view, or which version of it,
+        the path means."""
         if b"%" in raw_path:
             check_escapes(raw_path)
         return self._match(raw_path) or self._page(page_path(raw_path))

@@ -86,8 +86,8 @@ _PAGES = (*_READ, "POST")  # parameters that do not fit into a URL are in the bo
 
 MAX_BODY = 1 << 20
 _PATIENCE = 2.0  # s that pages and batches wait for other requests to end
-_PATIENCE_OF_REDUCTIONS = 10.0  # s; few run at once, and each takes longer
-_MAX_BATCH_OF_PEER = 9 << 20  # bytes; older instances take 8 MiB of keys
+_REDUCTION_PATIENCE = 10.0  # s; few run at the same time, and each takes longer
+_MAX_PEER_BATCH = 9 << 20  # bytes; older instances take 8 MiB of keys
 _SMALL = 4096  # bytes of a heartbeat, a command or a request for a copy: no budget is needed
 
 log = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class Router:
         # What each request holds in memory: a scan, a page of every owner; a reduction, groups or
         # rows of every owner; a batch, its body; a peer's scan, one page of this instance.
         scans, batches = Gate("scans", 64, _PATIENCE), Gate("batches", 128, _PATIENCE)
-        reductions = Gate("reductions", max_reductions(), _PATIENCE_OF_REDUCTIONS)
+        reductions = Gate("reductions", max_reductions(), _REDUCTION_PATIENCE)
         scan_gate = Gate("scans", 256)
         own_bound = nullcontext()  # the handler itself limits concurrent requests
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
@@ -202,9 +202,7 @@ class Router:
             # the proxy, and other instances
             Route(_POST, READS.decode(), cluster, coalesced.reads, self._coalesced_reads, MAX_BODY),
             Route(_POST, SCAN_PATH.decode(), cluster, internal.scan, scan_gate, MAX_ASK_BYTES),
-            Route(
-                _POST, BATCH_PATH.decode(), cluster, internal.batch, scan_gate, _MAX_BATCH_OF_PEER
-            ),
+            Route(_POST, BATCH_PATH.decode(), cluster, internal.batch, scan_gate, _MAX_PEER_BATCH),
             Route(_POST, HEARTBEAT.decode(), cluster, internal.heartbeat, own_bound, _SMALL),
             Route(_POST, TOPOLOGY, cluster, internal.topology, own_bound, _SMALL),
             Route(_POST, COPY, cluster, internal.copy, own_bound, _SMALL),
@@ -231,7 +229,8 @@ class Router:
         return Route(methods, pattern, access, handler, gate, is_page=True)
 
     def match(self, raw_path: bytes) -> Match:
-        """The route of a path, and what the path names in the current versions. BadRequest."""
+        """The route of a path, and what the path names in the current versions. Raises
+        BadRequest."""
         return self._table.match(raw_path)
 
     def start(self) -> None:

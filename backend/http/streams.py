@@ -44,7 +44,7 @@ class Streams:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Reserves a place for a stream, also while it is being opened; Unavailable."""
+        """Reserves a place for a stream, also while it is being opened. Raises Unavailable."""
         self._check()
         with self._gate:
             yield

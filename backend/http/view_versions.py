@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 def pin(request: Request, versions: ViewVersions) -> None:
-    """Sets the view to the version that another instance asks for; Unavailable."""
+    """Sets the view to the version that another instance asks for. Raises Unavailable."""
     view = request.view
     if view is None or view.base not in versions.with_versions:
         return

@@ -106,7 +106,8 @@ class SchemaCache:
         raise SchemaNotYet(schema_id, self.for_requests)
 
     def _find(self, known: _Known, schema_id: int) -> Schema | None:
-        """The cached schema, if there is one; ValueError if it is missing or not supported."""
+        """The cached schema, if there is one. Raises ValueError if it is missing or not
+        supported."""
         if (schema := known.get(schema_id)) is not None:
             return schema
         if (error := known.error(schema_id)) is not None:

@@ -109,7 +109,7 @@ class Settings(BaseSettings):
         "text", description="log lines: `text` for people, `json` for one object an event"
     )
     request_log: Literal["off", "on"] = Field(
-        "off", description="`on`: a log line for each request but plain point reads"
+        "off", description="`on`: a log line for each request except plain point reads"
     )
     otlp_endpoint: str = Field(
         "", description="OpenTelemetry collector for traces (OTLP over HTTP), http://host:4318"

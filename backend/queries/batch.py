@@ -112,7 +112,7 @@ class Batches:
         return BatchResult(batch.items, batch.answerers)
 
     async def serve(self, body: bytes, admit: Callable[[str], object]) -> BatchResult:
-        """The items for another instance's batch, with their marks; ValueError, BadRequest.
+        """The items for another instance's batch, with their marks. Raises ValueError, BadRequest.
         `admit` raises a Problem if the sender may not read the view."""
         asked_of, view_hash, *keys = unpack(body, 2 + MAX_KEYS)
         name, _, query = asked_of.partition(b"?")
@@ -287,7 +287,7 @@ def _keys_of(
 
 
 def _options_of(query: bytes) -> ReadOptions:
-    """The inverse of what `_asked_of` writes; ValueError."""
+    """The inverse of what `_asked_of` writes. Raises ValueError."""
     if not query:
         return PLAIN
     options = dict(option.partition("=")[::2] for option in query.decode("latin-1").split("&"))

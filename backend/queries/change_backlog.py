@@ -94,7 +94,7 @@ class Backlog:
         self.end()
 
     async def get(self, timeout: float) -> Change | None:
-        """The next change, None at the end; TimeoutError."""
+        """The next change, None at the end. Raises TimeoutError."""
         self._charge(-self._sending)
         self._sending = 0
         async with asyncio.timeout(timeout):  # in Python 3.11, `wait_for` can lose a cancellation

@@ -57,7 +57,8 @@ class Changes:
         """`last_push`: the push of the store that sent the last event; None: it had none.
         `with_timestamps`: events have the timestamps of their records.
 
-        Unavailable, NotOwner as for a read; BadRequest if a key of the view has many values."""
+        Raises Unavailable and NotOwner as for a read, and BadRequest if a key of the view has many
+        values."""
         view = reads.view
         if not view.kind.has_changes:
             raise BadRequest(

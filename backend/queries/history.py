@@ -87,8 +87,8 @@ class History:
         self._past(key, span)
 
     def all_items(self, key: bytes, span: Span, store: Store) -> list[bytes]:
-        """All of the key's entries in a store within the span; BadRequest if there are more than
-        its limit."""
+        """All of the key's entries in a store within the span. Raises BadRequest if there are more
+        than its limit."""
         items: list[bytes] = []
         size = 0
         for examined, (_, item) in enumerate(self._items(store, key, span, None)):
@@ -113,7 +113,7 @@ class History:
         return self.view.kind.history_items(self.view, store, key, span, past)
 
     def _past(self, key: bytes, span: Span) -> bytes | None:
-        """The stored key of the cursor, if there is one; BadRequest."""
+        """The stored key of the cursor, if there is one. Raises BadRequest."""
         if span.cursor is None:
             return None
         question, key_range = self._question(key, span), self.view.layout.key_range(key, key)

@@ -21,7 +21,7 @@ _BETWEEN = re.compile(rb"\s*,?\s*")
 
 
 def parse_batch(body: bytes, exact: bool = False) -> list[tuple[Any, bytes]]:
-    """Each key, parsed and, if `exact`, as written; BadRequest."""
+    """Each key, parsed and, if `exact`, as written. Raises BadRequest."""
     check_json(body)
     try:
         document = decode_body(body)
@@ -45,14 +45,14 @@ def needs_exact(view: View) -> bool:
 
 
 def parse_search(body: bytes) -> tuple[Any, bytes]:
-    """The key of `{"query": key}`, parsed and as written; BadRequest."""
+    """The key of `{"query": key}`, parsed and as written. Raises BadRequest."""
     return parse_members(body, required=("query",))["query"]
 
 
 def parse_members(
     body: bytes, required: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> dict[str, tuple[Any, bytes]]:
-    """The members of a JSON object, each parsed and as written; BadRequest."""
+    """The members of a JSON object, each parsed and as written. Raises BadRequest."""
     check_json(body)
     try:
         document = decode_body(body)
@@ -94,7 +94,7 @@ def text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, byt
 
 
 def record_key(reads: ViewReads, value: object, written: bytes) -> bytes:
-    """Record bytes of a key in JSON; BadRequest, KeyTooLong."""
+    """Record bytes of a key in JSON. Raises BadRequest, KeyTooLong."""
     try:
         text, is_raw = reads.view.key_codec.json_to_text(value, written)
         if is_raw:

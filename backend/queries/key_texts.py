@@ -18,7 +18,7 @@ class KeyTexts:
         self._is_text = view.key_codec.is_text
 
     def parse_key(self, text: bytes) -> bytes:
-        """Percent-decoded text of a URL as record bytes; BadRequest, KeyTooLong."""
+        """Percent-decoded text of a URL as record bytes. Raises BadRequest, KeyTooLong."""
         if len(text) > self.max_key_bytes:
             raise KeyTooLong(
                 "key-too-long",
@@ -44,7 +44,7 @@ class KeyTexts:
         return texts
 
     def parse_raw_key(self, raw: bytes) -> bytes:
-        """Checks record bytes from a client; BadRequest, KeyTooLong."""
+        """Checks record bytes from a client. Raises BadRequest, KeyTooLong."""
         if len(raw) > self.max_key_bytes:
             return self.parse_key(raw)
         try:

@@ -110,7 +110,7 @@ def has_moved_keys(context: QueryContext, view: View) -> bool:
 
 
 def is_growing(context: QueryContext, view: View) -> bool:
-    """Whether partitions were added that the topology does not have yet. Unavailable."""
+    """Whether partitions were added that the topology does not have yet. Raises Unavailable."""
     metadata = context.metadata_poller.latest.get(view.topic)
     return metadata is not None and metadata.partitions > len(context.group.placed(view).active)
 

@@ -59,7 +59,7 @@ class PageResult:
 
 
 async def read_page(scatter_gather: ScatterGather, view: View, page: Page) -> PageResult:
-    """One page; Unavailable."""
+    """One page. Raises Unavailable."""
     assert page.limit is not None
     check_partition(scatter_gather, view, page)
     freshness = Freshness()

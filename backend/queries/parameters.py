@@ -69,14 +69,14 @@ class Parameters:
 
 
 def whole_number(text: str) -> int:
-    """From 0 to 2^63 - 1; ValueError."""
+    """From 0 to 2^63 - 1. Raises ValueError."""
     if not _NUMBER.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is not a whole number")
     return within_64_bits(int(text))
 
 
 def within_64_bits(number: int) -> int:
-    """The number; ValueError if it is too large."""
+    """The number. Raises ValueError if it is too large."""
     if number > MAX_TIME:
         raise ValueError(f"{number} has more than 64 bits")
     return number

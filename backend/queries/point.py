@@ -211,10 +211,10 @@ class ViewReads(KeyTexts, KeyRouting):
     ) -> tuple[State, list[Entry | None], list[int] | None]:
         """`resolve_one` for several keys of this partition at `now` (`boot_time`); `keys` are
         record keys, each after 0x01. Returns the entries and the indexes of their keys (None: all
-        keys), without keys that other partitions may have, too. NotOwner, Problem. Call this only
-        if `partition_count` returns the number from which the partition was computed;
-        `is_certain` is the second part of its result. `most`: the most bytes of the entries of
-        many keys; other entries are NOT_READ.
+        keys), without keys that other partitions may have, too. Raises NotOwner, Problem. Call this
+        only if `partition_count` returns the number from which the partition was computed;
+        `is_certain` is the second part of its result. `most`: the maximum bytes of the entries
+        of many keys; other entries are NOT_READ.
 
         When a request arrives, neither code nor data are in the processor's caches, so each call of
         another function takes some 4 µs. Therefore this function calls few others, and repeats the
@@ -301,7 +301,7 @@ class ViewReads(KeyTexts, KeyRouting):
         return not any(map(self.other_key, keys))
 
     def _entries_of_keys(self, store: Store, keys: list[bytes]) -> list[Entry | None]:
-        """As `_stored_entries`, for record keys that are each after 0x01; BadRequest."""
+        """As `_stored_entries`, for record keys that are each after 0x01. Raises BadRequest."""
         return self.look_up_many(store, [self.parse_raw_key(key[1:]) for key in keys])
 
     def _state(self, store_partition: StorePartition, now: float | None = None) -> State:
@@ -319,7 +319,8 @@ class ViewReads(KeyTexts, KeyRouting):
         return state._replace(lag=None, staleness=None) if self.is_growing() else state
 
     def state_of(self, key: bytes) -> State:
-        """The state of the key's store partition, to follow the key; NotOwner, Unavailable."""
+        """The state of the key's store partition, to follow the key. Raises NotOwner,
+        Unavailable."""
         partition = self.partition(key)
         self.refuse_doubtful([key])  # its changes may be in another partition
         self.refuse_moving(key, partition)
@@ -364,7 +365,7 @@ class ViewReads(KeyTexts, KeyRouting):
 
     def _marked_entry(self, stored: bytes, as_bytes: bool = False) -> Entry | None:
         """The entry in stored bytes that are not a plain value; None for a tombstone.
-        UnreadableEntry, SchemaNotYet."""
+        Raises UnreadableEntry, SchemaNotYet."""
         if is_tombstone(stored):
             return None
         placed = place(stored, 0)

@@ -175,8 +175,8 @@ class Asker:
         headers: list[Header],
         body: bytes = b"",
     ) -> Answer:
-        """The answer of another instance, of any status; Unavailable if it is silent for too long,
-        or refuses internal requests."""
+        """The answer of another instance, of any status. Raises Unavailable if it is silent for too
+        long, or refuses internal requests."""
         member = turn.holder
         assert member is not None
         timeout = _timeout(turn.others_left)

@@ -228,7 +228,7 @@ class KeyRouting:
         return None
 
     def partition(self, key: bytes, options: ReadOptions = PLAIN) -> int:
-        """The partition of a key; Unavailable if it is unknown."""
+        """The partition of a key. Raises Unavailable if it is unknown."""
         placed = self._context.group.placed(self.view)
         count = len(placed.active)
         if options.min_offsets:
@@ -272,7 +272,8 @@ class KeyRouting:
         return is_growing(self._context, self.view)
 
     def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
-        """The partition of each key; None if they have to be resolved one by one. Unavailable."""
+        """The partition of each key; None if they have to be resolved one by one. Raises
+        Unavailable."""
         count, is_certain = self.partition_count()
         if not is_certain or (self._has_stray_keys and b"" in keys):
             return None
@@ -289,7 +290,7 @@ class KeyRouting:
 
     def in_one_partition(self, keys: Sequence[bytes], partition: int) -> list[int]:
         """The indexes of the keys for which `self.partition` returns this partition: no other
-        partition can have these keys. Unavailable."""
+        partition can have these keys. Raises Unavailable."""
         placed = self._context.group.placed(self.view)
         if self._partition_of is None or placed.mispartitioned or self._is_ambiguous():
             return []
@@ -312,7 +313,7 @@ class KeyRouting:
 
     def partition_count(self) -> tuple[int, bool]:
         """The number of partitions, and whether the partition of every key follows from it; if not,
-        keys have to be resolved one by one. Unavailable."""
+        keys have to be resolved one by one. Raises Unavailable."""
         topology, metadata = self._context.group.topology, self._metadata.get(self.view.topic)
         counted_topology, counted_metadata, counted = self._counted
         if counted is None or topology is not counted_topology or metadata is not counted_metadata:

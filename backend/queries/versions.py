@@ -63,7 +63,7 @@ class VersionedReads(ViewReads):
         return Version(self._settled(version[1]), *validity(layout, version, following))
 
     def _settled(self, stored: bytes) -> Entry:
-        """An entry that can be read; ValueUnreadable, SchemaNotYet."""
+        """An entry that can be read. Raises ValueUnreadable, SchemaNotYet."""
         if not is_unreadable(stored):
             return stored
         value = settle(self.view, stored)

@@ -133,7 +133,7 @@ def _claim(headers: list[Header], name: bytes) -> str | None:
 
 
 def open_audit_log(path: str) -> None:
-    """Sends the lines to a file, or to stderr if `path` is empty. ConfigurationError.
+    """Sends the lines to a file, or to stderr if `path` is empty. Raises ConfigurationError.
 
     Call once per process. A file that was renamed or removed (logrotate) is created again.
     """

@@ -61,7 +61,7 @@ class BrowserRules:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> BrowserRules:
-        """The rules of an instance. ConfigurationError."""
+        """The rules of an instance. Raises ConfigurationError."""
         names = {settings.advertised_host.lower(), gethostname().lower()}
         return cls(
             parse_hosts(settings.allowed_hosts) | names, parse_origins(settings.cors_origins)
@@ -82,8 +82,8 @@ class BrowserRules:
     def admit(
         self, method: str, raw_path: bytes, headers: list[Header], is_admin: bool = False
     ) -> list[Header]:
-        """The headers to add to the answer; Forbidden, BadRequest. `is_admin`: whether the request
-        needs the scope `admin`, which pages of other origins never have."""
+        """The headers to add to the answer. Raises Forbidden, BadRequest. `is_admin`: whether the
+        request needs the scope `admin`, which pages of other origins never have."""
         host, origin, site, mode, target = _browser_headers(headers)
         if not self.allows_host(host):
             raise Forbidden(
@@ -155,7 +155,8 @@ def is_allowed_host(host: bytes, names: frozenset[str]) -> bool:
 
 
 def parse_hosts(text: str) -> frozenset[str]:
-    """`name,name`; `.example.com` for all names below it, `*` for any. ConfigurationError."""
+    """`name,name`; `.example.com` for all names below it, `*` for any. Raises
+    ConfigurationError."""
     names = frozenset(_items(text))
     for name in names:
         if name != _ANY and not _NAME.fullmatch(name):
@@ -167,7 +168,8 @@ def parse_hosts(text: str) -> frozenset[str]:
 
 
 def parse_origins(text: str) -> frozenset[str]:
-    """`https://app.example.com,…`, with the port if it is not the default. ConfigurationError."""
+    """`https://app.example.com,…`, with the port if it is not the default. Raises
+    ConfigurationError."""
     origins = frozenset(origin.removesuffix("/") for origin in _items(text))
     for origin in origins:
         if not _ORIGIN.fullmatch(origin) or origin.endswith(_DEFAULT_PORTS[origin.split(":")[0]]):
@@ -194,7 +196,7 @@ def _is_address(text: str) -> bool:
 def _browser_headers(
     headers: list[Header],
 ) -> tuple[bytes, bytes | None, bytes, bytes, bytes]:
-    """Host, Origin, and the Sec-Fetch headers Site, Mode and Dest; BadRequest."""
+    """Host, Origin, and the Sec-Fetch headers Site, Mode and Dest. Raises BadRequest."""
     host = origin = None
     site = mode = target = b""
     for name, value in headers:

@@ -124,7 +124,7 @@ def claim_in(headers: Iterable[Header], keys: Iterable[Keys], now: int) -> Clien
 
 def parse_networks(text: str) -> tuple[Network, ...]:
     """The networks of QUERYABLE_TRUSTED_PROXIES: "10.0.0.7,10.1.0.0/16".
-    ConfigurationError."""
+    Raises ConfigurationError."""
     networks: list[Network] = []
     for part in filter(None, (item.strip() for item in text.split(","))):
         try:

@@ -196,7 +196,8 @@ class ClusterAccess:
         has_certificate: bool = False,
         connection: ConnectionKey | None = None,
     ) -> Sender | None:
-        """The sender of a request for an internal route; None if it is not signed. Forbidden.
+        """The sender of a request for an internal route; None if it is not signed. Raises
+        Forbidden.
 
         `purposes`: those of its possible senders. `given`: the value of the header. `client`: the
         address of its socket; "" if unknown. `has_certificate`: see

@@ -22,7 +22,7 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
 def token_keys(settings: Settings) -> TokenKeys | None:
     """The keys that verify tokens; None if authentication is off. The owner starts and stops them.
 
-    Reads a file, but does not wait for a URL. ConfigurationError.
+    Reads a file, but does not wait for a URL. Raises ConfigurationError.
     """
     sources = {
         "QUERYABLE_JWT_KEY_FILE": settings.jwt_key_file,
@@ -57,7 +57,7 @@ def token_keys(settings: Settings) -> TokenKeys | None:
 
 
 def token_policy(settings: Settings) -> TokenPolicy:
-    """What a token must have; ConfigurationError."""
+    """What a token must have. Raises ConfigurationError."""
     algorithms = tuple(filter(None, (name.strip() for name in settings.jwt_algorithms.split(","))))
     unknown = [name for name in algorithms if name not in ALGORITHMS]
     if unknown or not algorithms:

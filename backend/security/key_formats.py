@@ -60,7 +60,7 @@ def parse_key_file(content: bytes) -> list[VerificationKey]:
 
 
 def parse_jwk_set(content: bytes, with_secrets: bool) -> list[VerificationKey]:
-    """The keys of a JWK set that can verify tokens here; others are left out. ValueError.
+    """The keys of a JWK set that can verify tokens here; others are left out. Raises ValueError.
 
     `with_secrets`: whether secrets (`oct`) are allowed: not from a URL, which others may read.
     """
@@ -99,7 +99,7 @@ def _from_pem(label: bytes, block: bytes) -> VerificationKey:
 
 
 def _algorithm(key: Any) -> str:
-    """The algorithm of a public key; ValueError."""
+    """The algorithm of a public key. Raises ValueError."""
     if isinstance(key, RSAPublicKey):
         if key.key_size not in _RSA_BITS:
             raise ValueError(

@@ -44,7 +44,7 @@ class Source(Protocol):
     exposure: str | None  # who else may read its secrets, as of the last read; None: no one
 
     def read(self) -> bytes:
-        """The content; ValueError."""
+        """The content. Raises ValueError."""
 
     def discard(self) -> None:
         """Forget what was read last: it is of no use, so the next `read` must not refer to it."""
@@ -173,7 +173,7 @@ class TokenKeys:
         return True
 
     def load(self) -> None:
-        """The first read of a source that must not fail; ConfigurationError."""
+        """The first read of a source that must not fail. Raises ConfigurationError."""
         self.refresh()
         if self._failure is not None:
             raise ConfigurationError(f"{self._source.name}: {self._failure}.")

@@ -156,8 +156,8 @@ def encode_request(ask: ScanRequest, partitions: list[int], after: bytes | None)
 
 
 def decode_request(body: bytes) -> tuple[ScanRequest, list[int], bytes | None]:
-    """The inverse of `encode_request`; ValueError for anything that no instance asks. Unknown
-    fields are refused: they may restrict the question."""
+    """The inverse of `encode_request`. Raises ValueError for anything that no instance asks.
+    Unknown fields are refused: they may restrict the question."""
     check_json(body)
     question = _parsed(_Question, body, "question")
     asked = question.query
@@ -211,7 +211,7 @@ def encode_response(part: ScanResponse) -> bytes:
 
 
 def decode_response(body: bytes) -> ScanResponse:
-    """The inverse of `encode_response`; ValueError for anything else."""
+    """The inverse of `encode_response`. Raises ValueError for anything else."""
     at = 4 + int.from_bytes(body[:4], "little")
     header = _parsed(_PartFields, body[4:at], "part")
     count = header.rows
@@ -265,7 +265,8 @@ def pack(parts: Sequence[bytes]) -> bytes:
 
 
 def unpack(body: bytes, most: int) -> list[bytes]:
-    """The inverse of `pack`; ValueError for anything else, and for more than `most` strings."""
+    """The inverse of `pack`. Raises ValueError for anything else, and for more than `most`
+    strings."""
     count = int.from_bytes(body[:4], "little")
     if count > most:
         raise ValueError(f"not a list of at most {most} byte strings")

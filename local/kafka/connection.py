@@ -28,7 +28,7 @@ Kafka = Mapping[str, Any]
 
 
 def deployment_of(views: Path) -> Deployment:
-    """The parsed views.toml; ``LocalError`` if the file is missing or invalid."""
+    """The parsed views.toml. Raises ``LocalError`` if the file is missing or invalid."""
     try:
         return read_views(views)
     except ConfigurationError as error:

@@ -118,7 +118,7 @@ def check_own_kafka(
     settings: StackSettings, views: Mapping[str, DerivedView], report: Callable[[str], None]
 ) -> None:
     """Reports which topics are created in the user's own Kafka, and which topics of views.toml are
-    missing there; ``LocalError`` if a topic that Spark needs is missing."""
+    missing there. Raises ``LocalError`` if a topic that Spark needs is missing."""
     made = {view.topic for view in views.values()} if settings.create_topics else set()
     those = f"the topics of Spark's views ({', '.join(sorted(made))}) and " if made else ""
     report(

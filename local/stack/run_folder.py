@@ -21,7 +21,7 @@ def ending_order(names: Iterable[str]) -> list[list[str]]:
 
 
 def lock(run_dir: Path) -> IO[str]:
-    """Locks the run folder until the file is closed or this process ends. ``LocalError``."""
+    """Locks the run folder until the file is closed or this process ends. Raises ``LocalError``."""
     try:
         claim(run_dir)
         file = (run_dir / "lock").open("w")
@@ -65,7 +65,8 @@ def ended_in_background(run_dir: Path) -> list[str]:
 
 
 def end_orphans(run_dir: Path, report: Callable[[str], None]) -> None:
-    """Ends the orphans of a crashed run; ``LocalError`` if they are a stack of ``make up``."""
+    """Ends the orphans of a crashed run. Raises ``LocalError`` if they are a stack of ``make
+    up``."""
     running = supervisor.recorded(run_dir)
     if not running:
         background_marker(run_dir).unlink(missing_ok=True)

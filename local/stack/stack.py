@@ -138,7 +138,8 @@ class Stack:
         return exits
 
     def restart(self, name: str) -> None:
-        """Starts a child that has ended, with a new log. Not for the broker. ``LocalError``."""
+        """Starts a child that has ended, with a new log. Not for the broker. Raises
+        ``LocalError``."""
         match name:
             case "nginx":
                 self._start_nginx()
@@ -184,7 +185,8 @@ class Stack:
             self._children.wait_until(is_done, timeout, "Spark to derive the views")
 
     def wait_until(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
-        """Waits while the children run; ``LocalError`` if one ends or after ``timeout`` s."""
+        """Waits while the children run. Raises ``LocalError`` if one ends or after ``timeout``
+        s."""
         self._children.wait_until(condition, timeout, what)
 
     def stop(self) -> None:

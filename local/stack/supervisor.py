@@ -124,8 +124,8 @@ class Supervisor:
     def wait_until(
         self, condition: Callable[[], bool], timeout: float, what: str, interval: float = 0.1
     ) -> None:
-        """Returns when ``condition`` holds; ``LocalError`` if a child ends or after ``timeout``
-        s."""
+        """Returns when ``condition`` holds. Raises ``LocalError`` if a child ends or after
+        ``timeout`` s."""
 
         def holds() -> bool:
             if condition():

@@ -39,7 +39,7 @@ def cast_name(type_name: str) -> str | None:
 
 
 def cast_type(name: str, source: Type) -> Type:
-    """The type of the result of a cast; ValueError."""
+    """The type of the result of a cast. Raises ValueError."""
     kind = name.removeprefix("try_cast ")
     target = _CASTS[kind]
     if source.kind not in _FROM:

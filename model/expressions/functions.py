@@ -46,7 +46,7 @@ Typing = Callable[[Arguments], Type]
 class Function:
     """``form``: how a call is written, with names for its arguments. ``arguments``, ``result``: the
     types. ``documentation``: what the result is, in a line of the docs. ``type_of``: the type of a
-    call's result; ValueError if the arguments are not allowed."""
+    call's result. Raises ValueError if the arguments are not allowed."""
 
     form: str
     arguments: str

@@ -8,7 +8,7 @@ import re
 
 
 def from_base64url(text: bytes) -> bytes:
-    """Bytes from base64url, with or without padding; ValueError."""
+    """Bytes from base64url, with or without padding. Raises ValueError."""
     if not re.fullmatch(rb"[A-Za-z0-9_-]*={0,2}", text):
         raise ValueError("not base64url: only A-Z a-z 0-9 - _ and trailing = are allowed")
     bare = text.rstrip(b"=")

@@ -130,7 +130,7 @@ class CustomFormat(Format):
 
 @lru_cache(maxsize=256)
 def load_codec(path: str) -> CustomCodec:
-    """The codec named by `package.module:Class`; ConfigurationError if it is not usable."""
+    """The codec named by `package.module:Class`. Raises ConfigurationError if it is not usable."""
     class_ = import_class(path)
     if not isinstance(class_, type) or not issubclass(class_, Codec):
         raise ConfigurationError(f"{path} is not a subclass of {_BASE}")

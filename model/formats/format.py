@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 from model.expressions.types import Kind
 from model.formats.codec import Codec
-from model.formats.json_text import PYTHONS_LEVELS, check_levels
+from model.formats.json_text import PYTHON_LEVELS, check_levels
 from model.formats.schemas import CONFLUENT, Schema, SchemaSource
 
 Read = Callable[[str], bytes]
-"""File name in views.toml -> content of the file; ValueError if it cannot be read."""
+"""File name in views.toml -> content of the file. Raises ValueError if it cannot be read."""
 
 
 class FieldError(ValueError):
@@ -48,15 +48,15 @@ class WrittenJson:
 
 
 def written_json(text: str) -> WrittenJson:
-    """The document without spaces between its parts, as `document` writes it; ValueError."""
+    """The document without spaces between its parts, as `document` writes it. Raises ValueError."""
     parse_json(text)
     return WrittenJson(_TEXT_OR_SPACE.sub(lambda match: match[1] or "", text))
 
 
 def parse_json(text: str, parse_float: Callable[[str], Any] = float) -> Any:
     """Parse a JSON document. Raises ValueError, also for numbers that JSON does not have, and for
-    more than PYTHONS_LEVELS levels."""
-    check_levels(text.encode(errors="replace"), PYTHONS_LEVELS)
+    more than PYTHON_LEVELS levels."""
+    check_levels(text.encode(errors="replace"), PYTHON_LEVELS)
     return json.loads(text, parse_constant=_refuse_constant, parse_float=parse_float)
 
 
@@ -65,7 +65,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def document(value: Any) -> bytes:
-    """A Python value as a JSON document; ValueError."""
+    """A Python value as a JSON document. Raises ValueError."""
     if isinstance(value, WrittenJson):
         return value.text.encode()
     try:
@@ -188,7 +188,8 @@ class Format:
     def definition(
         self, part: str, fields: Mapping[str, str], read: Read, has_source: bool
     ) -> str | None:
-        """`View.key_schema` or `View.value_schema`, from the fields in views.toml; FieldError.
+        """`View.key_schema` or `View.value_schema`, from the fields in views.toml. Raises
+        FieldError.
 
         `part`: "key" or "value". `has_source`: whether there is a table [schemas].
         """
@@ -243,13 +244,13 @@ class SchemaFormat(Format):
 
     @abstractmethod
     def definition_of(self, content: bytes, part: str, fields: Mapping[str, str]) -> str:
-        """The definition from a schema file; ValueError, FieldError."""
+        """The definition from a schema file. Raises ValueError, FieldError."""
 
     @abstractmethod
     def parse_file(self, content: bytes) -> Schema:
-        """A schema from a file of a folder; ValueError."""
+        """A schema from a file of a folder. Raises ValueError."""
 
     @abstractmethod
     def parse_registered(self, text: str, references: Sequence[tuple[str, str]]) -> Schema:
-        """A schema from a registry; ValueError. `references`: name and text of the schemas that it
-        uses, in dependency order."""
+        """A schema from a registry. Raises ValueError. `references`: name and text of the schemas
+        that it uses, in dependency order."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from model.formats.json_text import PYTHONS_LEVELS, check_json_text, is_deeper, parse_json_text
+from model.formats.json_text import PYTHON_LEVELS, check_json_text, is_deeper, parse_json_text
 
 # maps digits to 0, all other bytes but the minus to a space
 _DIGITS = bytes(
@@ -36,8 +36,8 @@ def decode_json(text: bytes) -> Any:
 
 
 def decode_body(text: bytes) -> Any:
-    """Returns what orjson.loads returns, also for the JSON that it rejects; ValueError with the
-    reason."""
+    """Returns what orjson.loads returns, also for the JSON that it rejects. Raises ValueError with
+    the reason."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -46,7 +46,7 @@ def decode_body(text: bytes) -> Any:
 
 
 def _exactly(decoded: str, text: bytes) -> Any:
-    if is_deeper(text, PYTHONS_LEVELS):
+    if is_deeper(text, PYTHON_LEVELS):
         return parse_json_text(text, _GREATEST)
     try:
         return _DECODER.decode(decoded)

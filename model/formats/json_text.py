@@ -16,9 +16,9 @@ import orjson
 MAX_LEVELS = 1024
 """The depth up to which orjson parses."""
 
-PYTHONS_LEVELS = 750
-"""The depth up to which Python's own parser is used. Its limit depends on its version (3.11: 1,000,
-less the calls that have led to it; later: more), and answers must not."""
+PYTHON_LEVELS = 750
+"""The depth up to which Python's own parser is used. Its limit depends on Python's version (3.11:
+1,000 minus the depth of the call stack; later: more), but answers must not depend on it."""
 
 _ESCAPE = re.compile(
     rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
@@ -57,22 +57,22 @@ def is_deeper(text: bytes, levels: int) -> bool:
     if text.count(b"[") + text.count(b"{") <= levels:
         return False
     level = 0
-    for found in _TEXT_OR_BRACKET.finditer(text):
-        if found[0] in (b"[", b"{"):
+    for match in _TEXT_OR_BRACKET.finditer(text):
+        if match[0] in (b"[", b"{"):
             level += 1
             if level > levels:
                 return True
-        elif found[0] in (b"]", b"}"):
+        elif match[0] in (b"]", b"}"):
             level -= 1
     return False
 
 
 def parse_json_text(text: bytes, beyond_double: bytes) -> Any:
-    """Returns what orjson.loads returns, for all of JSON; ValueError with the reason.
+    """Returns what orjson.loads returns, for all of JSON. Raises ValueError with the reason.
 
     Half of a surrogate pair becomes U+FFFD, as in JavaScript's toWellFormed and in Go.
-    `beyond_double`: the JSON that replaces a number beyond the range of a double. A number gets its
-    sign.
+    `beyond_double`: the JSON that replaces a number beyond the range of a double. If it is a
+    number, it gets the sign of the replaced one.
     """
     try:
         return orjson.loads(text)
@@ -94,7 +94,7 @@ def parse_json_text(text: bytes, beyond_double: bytes) -> Any:
 
 
 def _without_halves(text: bytes, _: bytes) -> bytes:
-    # escapes are only in texts
+    # only strings have escapes
     return _ESCAPE.sub(_whole, text) if _SURROGATE.search(text) else text
 
 

@@ -82,7 +82,7 @@ class SchemaSource(Protocol):
         """Why the schema is not available yet, as a text for users."""
 
     def schema(self, schema_id: int) -> Schema:
-        """SchemaNotYet; ValueError if the schema does not exist or is not supported."""
+        """Raises SchemaNotYet, and ValueError if the schema does not exist or is not supported."""
 
     def stored_schema(self, schema_id: int) -> Schema:
         """As `schema`, for the id of a record that was ingested. Any other id may be one that a

@@ -73,14 +73,14 @@ class _LimitedConnection(HTTPConnection):
     response_class = _LimitedResponse
 
     def _new_conn(self) -> socket.socket:
-        return _connected(self, super()._new_conn)
+        return _connect(self, super()._new_conn)
 
 
 class _LimitedTlsConnection(HTTPSConnection):
     response_class = _LimitedResponse
 
     def _new_conn(self) -> socket.socket:
-        return _connected(self, super()._new_conn)
+        return _connect(self, super()._new_conn)
 
 
 def use_timed_connections(pool: HTTPConnectionPool) -> None:
@@ -89,7 +89,7 @@ def use_timed_connections(pool: HTTPConnectionPool) -> None:
     pool.ConnectionCls = _LimitedTlsConnection if tls else _LimitedConnection
 
 
-def _connected(connection: HTTPConnection, connect: Callable[[], socket.socket]) -> socket.socket:
+def _connect(connection: HTTPConnection, connect: Callable[[], socket.socket]) -> socket.socket:
     """Connect to one of the host's addresses. Each address has a share of the time, so an address
     that hangs leaves time for the others. `connect` connects to one address, and may take all of
     the time. Raises the errors of `connect`."""

@@ -129,7 +129,7 @@ def _payload(parsed: Any) -> Any:
 
 
 def _field(parsed: Any, name: str) -> Value:
-    """The value of `id`, or of `after.id`, where `after` is an object; ValueError."""
+    """The value of `id`, or of `after.id`, where `after` is an object. Raises ValueError."""
     if isinstance(parsed, dict):
         if name in parsed:
             return _text_of_field(parsed[name], name)

@@ -27,7 +27,8 @@ def text_of(values: tuple[Value, ...]) -> str:
 
 
 def values_of(text: str, count: int) -> tuple[Value, ...]:
-    """The values in the text of a key with `count` fields, or of its leading ones; ValueError."""
+    """The values in the text of a key with `count` fields, or of its leading ones. Raises
+    ValueError."""
     values: list[Value] = []
     position = 0
     while True:

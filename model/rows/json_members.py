@@ -48,8 +48,8 @@ def _end_of(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
 
 
 def value_end(text: bytes, position: int) -> int:
-    """The end of the value that begins at `position` in valid JSON; ValueError if none begins
-    there."""
+    """The end of the value that begins at `position` in valid JSON. Raises ValueError if none
+    begins there."""
     opening = text[position : position + 1]
     if opening == b'"':
         return _end_of(_TEXT, text, position)

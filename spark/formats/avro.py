@@ -53,7 +53,8 @@ class AvroFormat:
 
     @property
     def value_type(self) -> DataType:
-        """The type of a whole value; ``JobError`` if the schema is malformed or has no type."""
+        """The type of a whole value. Raises ``JobError`` if the schema is malformed or has no
+        type."""
         return self._reader().type
 
     @property

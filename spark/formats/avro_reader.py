@@ -83,11 +83,11 @@ class AvroReader:
         return isinstance(self.type, StructType) and not isinstance(self._root, list)
 
     def decode(self, raw: bytes) -> Any:
-        """Decodes a value of this schema; ValueError unless ``raw`` is exactly one value."""
+        """Decodes a value of this schema. Raises ValueError unless ``raw`` is exactly one value."""
         return self._decode(raw)
 
     def encode(self, value: Any) -> bytes:
-        """The inverse of ``decode``; ValueError if the value does not fit the schema."""
+        """The inverse of ``decode``. Raises ValueError if the value does not fit the schema."""
         written = io.BytesIO()
         try:
             schemaless_writer(written, self._compiled, {FIELD: value}, strict_allow_default=True)
@@ -223,7 +223,7 @@ def _logical(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _type(node: Any, named: Named, path: str) -> DataType:
-    """The Spark type; ValueError if there is none."""
+    """The Spark type. Raises ValueError if there is none."""
     _, node = _nullable(node, named)
     if node is None:
         raise ValueError(f"{path or 'the schema'}: a union of several types")

@@ -47,7 +47,7 @@ class Format(Protocol):
         """The format with what it needs from the session's settings."""
 
     def decoder(self) -> Callable[[bytes], Fields]:
-        """A function from bytes to fields; ValueError with the reason."""
+        """A function from bytes to fields. Raises ValueError with the reason."""
 
 
 @dataclass(frozen=True, slots=True)

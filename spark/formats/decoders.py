@@ -194,7 +194,7 @@ class TextDecoder:
 
 
 def _joined(copied: list[StructField], columns: StructType) -> StructType:
-    """The columns of decoded rows; ``JobError`` if two have the same name."""
+    """The columns of decoded rows. Raises ``JobError`` if two have the same name."""
     joined = StructType([*copied, *columns])
     lower = [name.lower() for name in joined.names]
     for name in columns.names:

@@ -54,7 +54,7 @@ class ProtobufFormat:
 
     @property
     def value_type(self) -> DataType:
-        """The type of a whole value; ``JobError`` if there is no such message type."""
+        """The type of a whole value. Raises ``JobError`` if there is no such message type."""
         return self._reader().type
 
     @property

@@ -59,7 +59,7 @@ _FIRST, _END = -62_135_596_800, 253_402_300_800  # s: the years 1 to 9999
 
 
 class ProtobufReader:
-    """Reads messages of one type; ValueError if the descriptor set does not have it."""
+    """Reads messages of one type. Raises ValueError if the descriptor set does not have it."""
 
     def __init__(self, descriptor_set: bytes, message: str) -> None:
         file = from_descriptor_set(descriptor_set)
@@ -73,7 +73,7 @@ class ProtobufReader:
         self.type = found
 
     def decode(self, raw: bytes) -> Fields:
-        """Decodes a message; ValueError if ``raw`` is not a message of this type."""
+        """Decodes a message. Raises ValueError if ``raw`` is not a message of this type."""
         message = self._message.parse(raw)
         if not message.IsInitialized():
             missing = ", ".join(message.FindInitializationErrors())
@@ -82,7 +82,7 @@ class ProtobufReader:
         return fields
 
     def encode(self, value: Any) -> bytes:
-        """The inverse of ``decode``; ValueError if the fields do not fit the message."""
+        """The inverse of ``decode``. Raises ValueError if the fields do not fit the message."""
         return self._message.from_fields(_to_message(self._message.descriptor, value, ()))
 
     def written_with(self, schema: RegisteredSchema) -> Callable[[bytes], Fields]:

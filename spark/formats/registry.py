@@ -73,7 +73,7 @@ class Registry:
 
 
 def registry_of(session: SparkSession) -> Registry:
-    """The registry of the deployment; ``JobError`` if it has none.
+    """The registry of the deployment. Raises ``JobError`` if it has none.
 
     References to the password are resolved here, on the driver, each time that a query starts. So
     a query that failed because the password was replaced starts again with the new one. Raises
@@ -115,8 +115,8 @@ def framed_decoder(
 ) -> Decode:
     """A decoder of framed records, for one task; it raises ValueError if a record is malformed.
 
-    ``decode_with`` returns, for a schema, a decoder of the bytes after the frame; ValueError if
-    there is none. The worker keeps the results for this ``reader``.
+    ``decode_with`` returns, for a schema, a decoder of the bytes after the frame. Raises ValueError
+    if there is none. The worker keeps the results for this ``reader``.
     """
     assert registry is not None, "the format is not bound to a session"
     schemas = _READERS.get((registry, reader))

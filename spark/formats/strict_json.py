@@ -86,8 +86,8 @@ class JsonFormat:
 
 
 def fields_reader(fields: Sequence[JsonField]) -> Callable[[bytes], Fields]:
-    """A function from a value to its fields; ValueError with the reason if it is malformed. A time
-    is microseconds since 1970."""
+    """A function from a value to its fields. Raises ValueError with the reason if it is malformed.
+    A time is microseconds since 1970."""
     readers = [
         (name, path, type_.optional, _KEPT.get(type_.kind), _reader(type_))
         for name, type_, path in fields

@@ -36,7 +36,7 @@ def without_python(view: View) -> View:
 
 
 def in_jvm(decoder: Decoder) -> Decoder:
-    """A decoder that needs no Python workers; ``JobError`` if there is none."""
+    """A decoder that needs no Python workers. Raises ``JobError`` if there is none."""
     if isinstance(decoder, TextDecoder):
         return decoder
     if not isinstance(decoder, JsonDecoder):

@@ -36,7 +36,7 @@ _MAX_ERROR_CHARACTERS = 300  # brokers accept 4,096 bytes of metadata
 
 class ConsumerGroups(Protocol):
     """The brokers' consumer groups (``spark.kafka_admin``). Both methods raise OSError or
-    Py4JError; TimeoutError if the brokers do not answer."""
+    Py4JError, or TimeoutError if the brokers do not answer."""
 
     def committed(self, group: str) -> dict[TopicPartition, int]: ...
 

@@ -65,7 +65,7 @@ class StaticSources:
 
     def ending_offsets(self, view: View) -> dict[str, str]:
         """Topic ► the offsets up to which the view reads it, in Spark's format. ``JobError`` if the
-        topic has changed; ``Unavailable`` if its offsets are needed and cannot be read."""
+        topic has changed. Raises ``Unavailable`` if its offsets are needed and cannot be read."""
         topics = self._partitions[view.name]
         if not topics:
             return {}

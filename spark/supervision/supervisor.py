@@ -45,8 +45,8 @@ _MAX_WAIT_S = 1.0  # for an event
 
 
 def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> None:
-    """Starts the queries, and returns when they have ended or a signal arrives; ``JobError`` if the
-    job failed."""
+    """Starts the queries, and returns when they have ended or a signal arrives. Raises ``JobError``
+    if the job failed."""
     with KafkaAdmin(session, settings.kafka) as admin:
         topics = prepare_topics(session, admin, settings, log)
         static_sources = StaticSources(session, admin, settings, topics)

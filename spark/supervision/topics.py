@@ -37,7 +37,7 @@ def prepare_topics(
     session: SparkSession, admin: KafkaAdmin, settings: Settings, log: Callable[[str], None]
 ) -> dict[str, Topic]:
     """Waits for the sources, creates missing view topics and the dead-letter topics of streams, and
-    checks the topics' ids; ``JobError`` if a topic is missing or recreated."""
+    checks the topics' ids. Raises ``JobError`` if a topic is missing or recreated."""
     views = settings.views
     targets = {view.topic: view for view in views}
     letters = {source.topic + SUFFIX for view in views for source in view.streams}
@@ -164,7 +164,8 @@ def topics_of(views: Iterable[View]) -> set[str]:
 
 
 def check_identity(session: SparkSession, checkpoint: str, ids: dict[str, str]) -> None:
-    """Stores the topics' ids in the checkpoint; ``JobError`` if one differs from the stored one.
+    """Stores the topics' ids in the checkpoint. Raises ``JobError`` if one differs from the stored
+    one.
 
     ``checkpoint`` is a path of any file system that Hadoop supports.
     """

@@ -140,7 +140,7 @@ class KeyForwarding:
         others: NotOwner,
         request: ForwardableRequest,
     ) -> tuple[Answer, AsyncGenerator[bytes]]:
-        """The stream of another instance, open until `stack` ends; Unavailable."""
+        """The stream of another instance, open until `stack` ends. Raises Unavailable."""
         reads.counts.forwarded += 1
         return await self._asker.begin_stream(
             stack, others.partition, others.members, request.target, request.headers

@@ -101,17 +101,18 @@ class RawReads:
         self._running = _Running(keys, scatter_gather, asyncio.get_running_loop())
 
     def value(self, view: View, key: bytes) -> bytes:
-        """The value of a key; Problem, NotFound if the key is missing."""
+        """The value of a key. Raises Problem, such as NotFound if the key is missing."""
         return self._run(partial(self._value, view, key))
 
     def history(
         self, view: View, key: bytes, first: int | None = None, last: int | None = None
     ) -> list[TimedEntry]:
-        """The windows or sessions of a key within first..last (ms), in order; Problem."""
+        """The windows or sessions of a key within first..last (ms), in order. Raises Problem."""
         return self._run(partial(self._history, view, key, first, last))
 
     def scan(self, view: View, first: bytes | None, last: bytes | None) -> list[RawEntry]:
-        """All entries with first <= key <= last in the order of keys; BadRequest, Unavailable."""
+        """All entries with first <= key <= last in the order of keys. Raises BadRequest,
+        Unavailable."""
         low, high = view.layout.key_range(first, last)
         return self._run(partial(self._scan, view, Query(low, high)))
 

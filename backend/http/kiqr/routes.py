@@ -83,7 +83,8 @@ def register_kiqr(pages: Flask, context: QueryContext, reads: RawReads) -> None:
     max_key_bytes = context.constants.max_key_bytes
 
     def view_of(store: str, resource: str, serdes: Sequence[str] = ()) -> View:
-        """The view of a store whose kind and serdes fit; NotFound, BadRequest, QueryFailed."""
+        """The view of a store whose kind and serdes fit. Raises NotFound, BadRequest,
+        QueryFailed."""
         versions = context.group.versions
         view = versions.named.get(store)
         if view is None and store in versions.undecided:
@@ -200,7 +201,7 @@ _BOUNDS = ("from", "to")
 
 
 def _required(*names: str) -> list[str]:
-    """The values of these parameters; BadRequest if one is missing."""
+    """The values of these parameters. Raises BadRequest if one is missing."""
     for name in names:
         # an empty class name is missing; an empty bound is an invalid number
         if name not in request.args or (name in _SERDES and not request.args[name]):
@@ -228,7 +229,7 @@ def _inverted() -> QueryFailed:
 
 
 def _formats(name: str) -> frozenset[str]:
-    """The formats that a serde reads and writes; BadRequest."""
+    """The formats that a serde reads and writes. Raises BadRequest."""
     if name.startswith(KAFKA):
         formats = FITS.get(name.removeprefix(KAFKA))
     else:
@@ -239,7 +240,7 @@ def _formats(name: str) -> frozenset[str]:
 
 
 def _milliseconds(name: str, text: str) -> int:
-    """The value of a Java `long`; QueryFailed."""
+    """The value of a Java `long`. Raises QueryFailed."""
     number = int(text) if _LONG.fullmatch(text) else None
     if number is None or not MIN_TIME <= number <= MAX_TIME:
         raise QueryFailed(

@@ -74,7 +74,7 @@ class BodyBudget:
 
 
 async def read_body(receive: Receive, max_bytes: int) -> bytes:
-    """The whole body; BadRequest if it is too large or incomplete."""
+    """The whole body. Raises BadRequest if it is too large or incomplete."""
     chunks, size = [], 0
     while True:
         message = await receive()

@@ -41,7 +41,7 @@ class AppendRoute:
     async def append(self, request: Request) -> Answer:
         """Answers `{"partition": p, "offset": o}` once the broker has stored the record.
 
-        BadRequest, Conflict, NotFound, UnsupportedMediaType, Unavailable.
+        Raises BadRequest, Conflict, NotFound, UnsupportedMediaType, Unavailable.
         """
         topic = request.more["topic"]
         reads = self._reads.get(topic)
@@ -91,8 +91,8 @@ class AppendRoute:
         )
 
     def _check_version(self, topic: str, version: bytes) -> None:
-        """Conflict unless the version that the record is encoded for is current; Unavailable if
-        this instance does not know which version is current."""
+        """Raises Conflict unless the version that the record is encoded for is current, Unavailable
+        if this instance does not know which version is current."""
         versions = self._context.group.versions
         views = [view for view in self._context.views.values() if view.topic == topic]
         for view in views:
@@ -113,7 +113,7 @@ class AppendRoute:
             )
 
     def _partition(self, view: View, key: bytes) -> int:
-        """The partition in which reads look the key up; Unavailable."""
+        """The partition in which reads look the key up. Raises Unavailable."""
         metadata = self._context.metadata_poller.latest.get(view.topic)
         if metadata is None or not metadata.partitions:
             raise Unavailable(
@@ -162,7 +162,7 @@ class AppendRoute:
 
 
 def _record_value(view: View, value: object, written: bytes) -> bytes:
-    """The record bytes of a JSON value; BadRequest."""
+    """The record bytes of a JSON value. Raises BadRequest."""
     codec = view.value_codec
     try:
         text, is_raw = codec.json_to_text(value, written)

@@ -240,7 +240,8 @@ class KeyRoutes:
     def _point(
         self, responses: KeyResponses, key: bytes, options: ReadOptions, headers: list[Header]
     ) -> KeyQuery:
-        """The value of a key, in the representation that the client accepts; NotAcceptable."""
+        """The value of a key, in the representation that the client accepts. Raises
+        NotAcceptable."""
         view = responses.view
         # only JSON can carry the times of an older version, the partitions of partial results, or
         # the headers of a record
@@ -344,7 +345,7 @@ class KeyRoutes:
         return ForwardableRequest("GET", path, query, headers)
 
     async def changes(self, request: Request) -> None:
-        """Streams the changes from this or another instance; Problem if nothing was sent."""
+        """Streams the changes from this or another instance. Raises Problem if nothing was sent."""
         responses = self._responses[request.routed_view.name]
         reads = responses.reads
         with self._streams.place():
@@ -386,7 +387,8 @@ def _key_of(reads: ViewReads, text: bytes, encoded: bool) -> bytes:
 
 
 def _key_of_cursor(history: History, key: bytes, span: Span, encoded: bool) -> bytes:
-    """The key that the cursor, if there is one, comes from: `key` or its other key. BadRequest."""
+    """The key that the cursor, if there is one, comes from: `key` or its other key. Raises
+    BadRequest."""
     other = None if encoded else history.other_key(key)
     if other is not None:
         try:

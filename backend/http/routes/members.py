@@ -19,7 +19,7 @@ Allowed = range | tuple[str, ...] | None
 def members(
     request: Request, allowed: Mapping[str, Allowed], required: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The members of the body; BadRequest, UnsupportedMediaType."""
+    """The members of the body. Raises BadRequest, UnsupportedMediaType."""
     require_json(request.headers)
     check_json(request.body)
     try:

@@ -75,7 +75,8 @@ class PointBatchRoute:
         return body.count(b"%") > _MANY and body.count(b"\n") > _MANY
 
     def answer(self, body: bytes) -> Answer:
-        """The framed answers to framed reads; BadRequest if they are malformed, or too many."""
+        """The framed answers to framed reads. Raises BadRequest if they are malformed, or too
+        many."""
         readers, groups = self._parsed(body)
         for group in groups:
             if group.partition is None:

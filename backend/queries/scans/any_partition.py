@@ -88,7 +88,8 @@ class MovedKeyReads:
 class AnyPartitionReads:
     """Point reads and histories from all partitions of a view.
 
-    Each notes in `freshness` how fresh the partitions are and which instances read; Unavailable.
+    Each notes in `freshness` how fresh the partitions are and which instances read. Raises
+    Unavailable.
     """
 
     def __init__(self, context: QueryContext, scatter_gather: ScatterGather) -> None:

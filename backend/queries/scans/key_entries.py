@@ -83,8 +83,8 @@ async def entries_of_key(
     partitions: Sequence[int] | None = None,
 ) -> list[tuple[bytes, bytes]]:
     """The entries and tombstones of a key in these partitions (None: all), in order: stored keys
-    and bytes. `query`: the times, and `stale`. Unavailable, NonRetryable; BadRequest if it is too
-    much.
+    and bytes. `query`: the times, and `stale`. Raises Unavailable, NonRetryable, and BadRequest if
+    it is too much.
 
     Of a versioned view, `first` and `last` are times at which versions are valid.
     """

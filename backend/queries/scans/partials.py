@@ -135,7 +135,7 @@ class SameKey(Protocol):
 
     def whole(self, rows: Sequence[PlacedRow], stream_times: Mapping[int, int]) -> list[Row]:
         """One row per stored key of the sorted rows. `stream_times`: of partitions, in ms.
-        NonRetryable."""
+        Raises NonRetryable."""
 
 
 async def rows_by_partition(
@@ -148,7 +148,7 @@ async def rows_by_partition(
     rule: SameKey,
 ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
     """As `ScatterGather.rows`, but each partition is asked separately, so that rows of the same key
-    can be compared. Unavailable; NonRetryable if the rule refuses a key."""
+    can be compared. Raises Unavailable, and NonRetryable if the rule refuses a key."""
     if after is not None and rule.compares_all:
         # the rule first gets the entries of this key that were given before, to compare later ones
         # with them
@@ -178,7 +178,8 @@ async def one_of_each(
     partitions: Sequence[int],
     note: Callable[[ScanResponse], None],
 ) -> list[PlacedRow]:
-    """The first row with a value in each partition that has one, by stored key. Unavailable."""
+    """The first row with a value in each partition that has one, by stored key. Raises
+    Unavailable."""
 
     async def first_row(partition: int) -> PlacedRow | None:
         after: bytes | None = None
@@ -239,7 +240,8 @@ async def _rows_after(
 async def partials_of(
     asking: Asking, request: ScanRequest, note: Callable[[ScanResponse], None], limit: EntryLimit
 ) -> list[Partial]:
-    """All rows, partition by partition. Unavailable; BadRequest if there are too many."""
+    """All rows, partition by partition. Raises Unavailable, and BadRequest if there are too
+    many."""
 
     async def all_rows(partition: int) -> Partial:
         partial = Partial(partition, [])

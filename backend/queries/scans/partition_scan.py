@@ -59,7 +59,7 @@ class PartitionScans:
         knows_unreadable: bool = True,
     ) -> ScanResponse:
         """Scan the partitions, from `after` (exclusive). `knows_unreadable`: whether the sender
-        knows unreadable entries. MalformedArguments, BadRequest."""
+        knows unreadable entries. Raises MalformedArguments, BadRequest."""
         view = self._context.views.get(request.view)
         if view is None or view.hash != request.view_hash:
             return ScanResponse(missing=dict.fromkeys(partitions, "not-here"))

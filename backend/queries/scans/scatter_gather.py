@@ -125,7 +125,7 @@ class ScatterGather:
         self, request: ScanRequest, partitions: list[int], after: bytes | None = None
     ) -> list[tuple[list[int], ScanResponse]]:
         """Responses that cover all partitions, each with the partitions that it covers.
-        Unavailable."""
+        Raises Unavailable."""
         answers: list[tuple[list[int], ScanResponse]] = []
         left = list(partitions)
         missing: dict[int, str] = {}
@@ -158,7 +158,7 @@ class ScatterGather:
         return answers
 
     async def estimate(self, view: View, query: Query, freshness: Freshness) -> int:
-        """RocksDB's estimate of the number of entries in all partitions. Unavailable."""
+        """RocksDB's estimate of the number of entries in all partitions. Raises Unavailable."""
         request = self.request(view, ESTIMATE, query)
         count = 0
         for _, response in await self.ask(request, list(range(request.total))):
@@ -294,7 +294,7 @@ class ScatterGather:
         self, view: View, query: Query, freshness: Freshness, what: str = RAW
     ) -> list[Partial]:
         """What each partition has for the key that `query` asks for. RAW: the value; ENTRIES: all
-        entries and tombstones. Unavailable; BadRequest if it is too much."""
+        entries and tombstones. Raises Unavailable, and BadRequest if it is too much."""
         request = self.request(view, what, query, _ENTRIES_PAGE)
         limit = EntryLimit(MAX_ENTRIES, MAX_ENTRIES_BYTES)
         return await partials_of(self.ask, request, freshness.note, limit)
@@ -306,7 +306,7 @@ class ScatterGather:
 
         All owners are asked at the same time, but each for one partition at a time: two would not
         be faster there, and point reads would wait longer. Unavailable, also if it takes more than
-        `budget` s; StopWalk if `take` raises it.
+        `budget` s. Raises StopWalk if `take` raises it.
         """
         deadline = time.monotonic() + budget
         turns: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)

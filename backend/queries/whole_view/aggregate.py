@@ -46,7 +46,7 @@ class _Arguments(BaseModel):
         return None if self.by is None else ValueField(view, self.by, "by")
 
     def number_field(self, view: View) -> NumberField | None:
-        """None if entries are only counted; BadRequest if the view has no such numbers."""
+        """None if entries are only counted. Raises BadRequest if the view has no such numbers."""
         if self.value is None and not view.value_codec.is_number:
             return None
         return NumberField(view, self.value, "value")

@@ -29,7 +29,7 @@ class Documents:
         self._as_json = None if view.value_codec.is_json else view.value_codec.to_json
 
     def parse(self, values: Iterable[bytes]) -> list[object]:
-        """Record bytes as Python values, with integers of any size; ValueError."""
+        """Record bytes as Python values, with integers of any size. Raises ValueError."""
         documents = list(values) if self._as_json is None else list(map(self._as_json, values))
         together = b"[%b]" % b",".join(documents)
         try:
@@ -44,7 +44,7 @@ class Documents:
 
 
 def parse_exactly(document: bytes) -> Any:
-    """The document with integers of any size; ValueError."""
+    """The document with integers of any size. Raises ValueError."""
     return decode_json(document)
 
 

@@ -36,7 +36,7 @@ def _finite(group: Any) -> Any:
 
 
 def place(name: bytes) -> tuple[int, Any]:
-    """The rank of a group's type, and what to sort groups of this rank by; ValueError."""
+    """The rank of a group's type, and what to sort groups of this rank by. Raises ValueError."""
     if name[:1] in (b"{", b"["):
         return len(_RANKS), name
     group = decode_json(name)

@@ -57,7 +57,7 @@ class Ranking:
 
 
 def _value_of(item: bytes) -> Any:
-    """The value in `{"key":…,"value":…}`; ValueError."""
+    """The value in `{"key":…,"value":…}`. Raises ValueError."""
     try:
         return parse_exactly(item)["value"]
     except ValueError:  # the value, or the key, has the greatest depth, and is one deeper here
@@ -65,7 +65,7 @@ def _value_of(item: bytes) -> Any:
 
 
 def _end_of_key(item: bytes) -> int:
-    """Where the key of an item ends; ValueError."""
+    """Where the key of an item ends. Raises ValueError."""
     level = 0
     for token in _TOKENS.finditer(item, 1):
         if token[0] in (b"{", b"["):

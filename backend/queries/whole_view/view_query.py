@@ -70,8 +70,8 @@ class Merger(Protocol):
     """Merges the responses of reducers for several partitions, in any order."""
 
     async def add(self, response: ScanResponse) -> None:
-        """ValueError, KeyError, TypeError if a peer's response is malformed; BadRequest if there
-        is too much to merge."""
+        """Raises ValueError, KeyError or TypeError if a peer's response is malformed, BadRequest if
+        there is too much to merge."""
 
 
 _Merger = TypeVar("_Merger", bound=Merger)

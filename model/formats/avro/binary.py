@@ -19,7 +19,7 @@ _BITS = {"int": 31, "long": 63}
 
 
 def to_binary(node: Any, named: Named, value: Any) -> bytes:
-    """The encoding of `value`; `node` is a schema from `schema.AvroSchema`. ValueError."""
+    """The encoding of `value`; `node` is a schema from `schema.AvroSchema`. Raises ValueError."""
     if isinstance(node, list):
         return _union(node, named, value)
     if isinstance(node, str):

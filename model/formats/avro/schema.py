@@ -50,7 +50,7 @@ class AvroSchema:
         self.definition: Any = schema_json(text)
 
     def decode(self, raw: bytes) -> Any:
-        """The value in its JSON form; ValueError unless `raw` is exactly one value."""
+        """The value in its JSON form. Raises ValueError unless `raw` is exactly one value."""
         stream = io.BytesIO(raw)
         # the compiled reader crashes the process if a value is nested too deeply
         reader = plain_reader.schemaless_reader if self._recursive else schemaless_reader
@@ -86,7 +86,7 @@ class AvroSchema:
             return False
 
     def from_json(self, document: bytes) -> bytes:
-        """The Avro encoding of a JSON document in the form of `to_json`; ValueError."""
+        """The Avro encoding of a JSON document in the form of `to_json`. Raises ValueError."""
         try:
             value = orjson.loads(document)
         except orjson.JSONDecodeError as e:

@@ -87,7 +87,7 @@ def from_base64(text: str) -> bytes:
 
 
 def to_float(value: Any) -> float:
-    """The float of a JSON number, or of a text in _TEXT_OF_FLOAT; ValueError."""
+    """The float of a JSON number, or of a text in _TEXT_OF_FLOAT. Raises ValueError."""
     if isinstance(value, str) and value in _TEXT_OF_FLOAT:
         return _TEXT_OF_FLOAT[value]
     if isinstance(value, bool) or not isinstance(value, int | float):

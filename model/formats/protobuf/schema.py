@@ -136,7 +136,7 @@ class ProtobufFile:
         self._types: dict[tuple[int, ...], MessageType] = {}  # by path; at most all of the file
 
     def message(self, name: str) -> MessageType:
-        """A message type by its full name; KeyError."""
+        """A message type by its full name. Raises KeyError."""
         fingerprint = _fingerprint(name.encode() + b"\0" + self.descriptor_set)
         return MessageType(self._pool.FindMessageTypeByName(name), self._pool, fingerprint)
 

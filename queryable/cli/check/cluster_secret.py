@@ -14,7 +14,8 @@ _SUBJECT = "cluster secret"
 
 
 def check_cluster_secret(settings: Settings) -> Iterator[Finding]:
-    """Whether an instance can read it, or needs one. Nothing if all are on this machine."""
+    """Whether an instance can read the secret, or needs one. No finding if all instances are on
+    this machine."""
     if settings.cluster_secret_file:
         try:
             ClusterSecret(Path(settings.cluster_secret_file), settings.application_id)

@@ -210,7 +210,7 @@ class StreamPager(Generic[T]):
         return None
 
     def _open(self) -> Call[None]:
-        stream, self._view = yield from self._described()
+        stream, self._view = yield from self._open_described()
         self._stream = stream
         self._lines = LineDecoder()
         self._is_skipping = self._last_item is not None
@@ -219,7 +219,7 @@ class StreamPager(Generic[T]):
         if (version := stream.headers.get("view-version")) is not None:
             self._path = _versioned_path(self._path, version)
 
-    def _described(self) -> Call[tuple[Any, View]]:
+    def _open_described(self) -> Call[tuple[Any, View]]:
         """Opens a stream; returns it and the view that answers. If that view has keys of another
         format, the bounds mean other keys there. Then the stream is opened again, unless rows were
         already received."""

@@ -17,7 +17,7 @@ from model.formats.json import JsonCodec
 from model.formats.json_decoder import decode_body, decode_json
 from model.formats.json_text import (
     MAX_LEVELS,
-    PYTHONS_LEVELS,
+    PYTHON_LEVELS,
     check_json_text,
     is_deeper,
     parse_json_text,
@@ -102,7 +102,7 @@ def test_values_are_those_of_pythons_parser() -> None:
     assert decode_json(b"[%b]" % (b"9" * 5000)) == [math.inf]
 
 
-@pytest.mark.parametrize("levels", [PYTHONS_LEVELS + 1, MAX_LEVELS])
+@pytest.mark.parametrize("levels", [PYTHON_LEVELS + 1, MAX_LEVELS])
 def test_documents_that_are_too_deep_for_pythons_parser(levels: int) -> None:
     deep = b"[" * levels + rb'"\ud83d",-1e400,1e5' + b"]" * levels
     found = decode_json(deep)
@@ -128,9 +128,9 @@ def test_levels_are_counted_outside_of_texts(text: bytes, levels: int) -> None:
     assert not is_deeper(text % (b"[" * levels + b"]" * levels), levels)
 
 
-@pytest.mark.parametrize("levels", [PYTHONS_LEVELS + 1, 3000])
+@pytest.mark.parametrize("levels", [PYTHON_LEVELS + 1, 3000])
 def test_a_parsed_document_has_a_limit_of_levels(levels: int) -> None:
-    parse_json("[" * PYTHONS_LEVELS + "]" * PYTHONS_LEVELS)
+    parse_json("[" * PYTHON_LEVELS + "]" * PYTHON_LEVELS)
     with pytest.raises(ValueError, match="depth limit exceeded: more than 750 levels"):
         parse_json("[" * levels + "]" * levels)
 
