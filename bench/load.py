@@ -81,7 +81,7 @@ def measure(
 ) -> Measurement:
     """Sends the workload to the server `target`. Measures the CPU time of `servers` per request,
     and their memory afterwards. Rate and CPU time are per key if a request has several keys.
-    LocalError if no request was answered."""
+    Raises LocalError if no request was answered."""
     command = [find_wrk(), "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(_SCRIPT)]
     command += [target.url, "--", *workload.arguments(random.randrange(2**31))]
     pids = [server.pid for server in servers]

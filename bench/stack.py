@@ -94,7 +94,7 @@ class Stack:
     def group(self) -> Iterator[None]:
         """At the end of the block, stops the servers that were started in it, except the filled
         backend. Stops that backend, too, if the block or one of our servers has failed: the next
-        group gets a new one. LocalError if one of our servers has ended by itself."""
+        group gets a new one. Raises LocalError if one of our servers has ended by itself."""
         try:
             yield
             self._supervisors[False].check()

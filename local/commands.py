@@ -134,7 +134,7 @@ def check_answers(settings: StackSettings) -> None:
 
 def run_until_interrupted(stack: Stack, meanwhile: Callable[[], None] = lambda: None) -> None:
     """Runs until Ctrl-C. Reports a process that ends, and starts it again after a pause.
-    ``LocalError`` if the broker ends. ``meanwhile`` is called twice a second."""
+    Raises ``LocalError`` if the broker ends. ``meanwhile`` is called twice a second."""
     report("Ctrl-C stops everything")
     restarts = Restarts()
 

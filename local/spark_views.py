@@ -37,7 +37,7 @@ class DerivedView(NamedTuple):
 def derived_views(settings: StackSettings) -> dict[str, DerivedView]:
     """The views that the settings name, in the order of their start; by default those that
     views.toml derives with Spark. In the user's own Kafka, the default does not include the demo's
-    views. ``LocalError`` if a view is unknown."""
+    views. Raises ``LocalError`` if a view is unknown."""
     if settings.spark_views:
         return select(settings.spark_views.split(","), settings.views)
     if settings.has_demo or not settings.has_demo_views:

@@ -16,7 +16,8 @@ MAX_STRETCH = 5.0
 
 
 def wait_until(condition: Callable[[], T], timeout: float, what: str, interval: float = 0.05) -> T:
-    """The first true result of ``condition``; ``TimedOut`` with ``what`` after ``timeout`` s.
+    """The first true result of ``condition``. Raises ``TimedOut`` with ``what`` after ``timeout``
+    s.
 
     ``timeout`` is for a machine with an idle core. On a loaded machine it is longer, up to
     ``MAX_STRETCH`` times.

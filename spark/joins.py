@@ -138,7 +138,7 @@ def merged(**tables: Table) -> DataFrame:
 
 
 def _check_types(name: str, facts: Table, reference: Reference) -> None:
-    """ValueError if the keys of facts and those of the table never have the same JSON."""
+    """Raises ValueError if the keys of facts and those of the table never have the same JSON."""
     on = list(facts.rows.select(*reference.on).schema)
     keys = list(reference.table.rows.select(*reference.table.key).schema)
     if len(on) != len(keys):

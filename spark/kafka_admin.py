@@ -174,7 +174,7 @@ class KafkaAdmin:
     def wait_for(
         self, names: Iterable[str], seconds: float, on_wait: Callable[[str], None]
     ) -> dict[str, Topic]:
-        """Waits until all topics exist, and returns them; ``JobError`` after ``seconds``."""
+        """Waits until all topics exist, and returns them. Raises ``JobError`` after ``seconds``."""
         required = sorted(set(names))
         deadline = time.monotonic() + seconds
         reported = ""
@@ -219,7 +219,7 @@ class KafkaAdmin:
 
     def config(self, topic: str, name: str) -> str | None:
         """A setting of the topic; None if the job may not read it, or the brokers do not have it.
-        ``Unavailable`` after another error: asking again may help."""
+        Raises ``Unavailable`` after another error: asking again may help."""
         resource_class = self._jvm.org.apache.kafka.common.config.ConfigResource
         kind = resource_class.Type.valueOf("TOPIC")
         try:
@@ -306,7 +306,8 @@ class _PendingOffsets:
 
 
 def _os_error(cause: str) -> OSError:
-    """TimeoutError if there was no answer, PermissionError if the brokers deny it, else OSError."""
+    """Raises TimeoutError if there was no answer, PermissionError if the brokers deny it, else
+    OSError."""
     kind = cause.partition(":")[0]
     if kind == "TimeoutException":
         return TimeoutError(cause)

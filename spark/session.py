@@ -91,8 +91,8 @@ def settings(
     temporary: Path | None = None,
 ) -> dict[str, str]:
     """All Spark settings. ``overrides`` (spark-submit's or ``--conf``) replace the defaults.
-    ``JobError`` if one of them contradicts a required setting. ``checkpoints``: their folder.
-    ``machine``: this one if None. ``temporary``: the folder for Java's temporary files."""
+    Raises ``JobError`` if one of them contradicts a required setting. ``checkpoints``: their
+    folder. ``machine``: this one if None. ``temporary``: the folder for Java's temporary files."""
     check_spark(overrides)
     chosen = sizes(_DEFAULTS | dict(overrides), machine or this_machine(), views)
     if is_local(chosen[MASTER]):
@@ -140,8 +140,8 @@ def start_session(
     log: Callable[[str], None] | None = None,
     temporary: Path | None = None,
 ) -> SparkSession:
-    """Starts the session: takes 3 s, without ``ARCHIVE`` 8 s. ``JobError`` if the number of shuffle
-    partitions depends on the executors of a cluster, and the cluster starts none.
+    """Starts the session: takes 3 s, without ``ARCHIVE`` 8 s. Raises ``JobError`` if the number of
+    shuffle partitions depends on the executors of a cluster, and the cluster starts none.
 
     ``jars``: Spark's Kafka source. ``checkpoints``: their folder. ``views``: how many the session
     runs. ``log`` gets the sizes and warnings. ``temporary``: the folder for Java's temporary files;

@@ -114,8 +114,8 @@ class View:
 
 
 def derived_rows(view: View, records: Sequence[DataFrame]) -> DataFrame:
-    """As ``View.result``. ``JobError`` if the function of the view raises, so that other views
-    continue; errors of Spark are passed on."""
+    """As ``View.result``. Raises ``JobError`` if the function of the view raises, so that other
+    views continue; errors of Spark are passed on."""
     with only_of_view(view, "derive"):
         return view.result(*records)
 

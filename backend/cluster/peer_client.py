@@ -123,9 +123,9 @@ class PeerClient:
         timeout: float | None = None,
         within: float | None = None,
     ) -> Answer:
-        """The owner's complete answer. Unavailable after the configured timeout, or after `within`
-        s if that is less, or if the owner sends nothing for `timeout` s. PeerNotAsked if no
-        connection becomes free in this time.
+        """The owner's complete answer. Raises Unavailable after the configured timeout, or after
+        `within` s if that is less, or if the owner sends nothing for `timeout` s. PeerNotAsked if
+        no connection becomes free in this time.
 
         `target`: the raw path with the query string, passed on unchanged.
         """
@@ -175,8 +175,8 @@ class PeerClient:
     ) -> AsyncIterator[tuple[Answer, AsyncGenerator[bytes]]]:
         """The status and headers of the owner's answer to a GET, and the chunks of its body.
 
-        Unavailable if the answer does not begin within `timeout` s (None: the configured one), or
-        within `within` s.
+        Raises Unavailable if the answer does not begin within `timeout` s (None: the configured
+        one), or within `within` s.
         """
         url, forwarded = self._request(member, target, headers)
         # streams send keep-alives, so silence means failure

@@ -47,7 +47,7 @@ class RawAnswer(NamedTuple):
 
 
 class PeerConnection(asyncio.Protocol):
-    """Used in the event loop. The caller sends one request at a time."""
+    """One connection. Used in the event loop. The caller sends one request at a time."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class PeerConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def post(self, request: bytes, silence: float, ends_at: float) -> RawAnswer:
-        """Sends all bytes of a request, and returns the answer. TimeoutError if no byte of it
-        arrives for `silence` s, or if it is not complete at `ends_at` (s, the loop's clock).
-        ConnectionError if the connection fails. After an error, the connection is closed."""
+        """Sends all bytes of a request, and returns the answer. Raises TimeoutError if no byte of
+        it arrives for `silence` s, or if it is not complete at `ends_at` (s, the loop's clock).
+        Raises ConnectionError if the connection fails. After an error, the connection is closed."""
         if not self.is_open:
             raise ClosedBeforeAnswerError("the connection was closed")
         self._silence, self._ends_at = silence, ends_at

@@ -52,7 +52,7 @@ def check_sender(
     headers: list[Header],
     body: bytes,
 ) -> None:
-    """Unavailable if another program may have answered, or the instance refuses this one.
+    """Raises Unavailable if another program may have answered, or the instance refuses this one.
 
     `signed`: the request; None if it was not signed."""
     signature = next((value for name, value in headers if name == HEADER), None)

@@ -46,7 +46,7 @@ class PeerPosts:
     async def post(
         self, member: Member, target: bytes, body: bytes, timeout: float | None = None
     ) -> Answer:
-        """The complete answer to a POST; Unavailable after the configured timeout, or if the
+        """The complete answer to a POST. Raises Unavailable after the configured timeout, or if the
         instance sends nothing for `timeout` s."""
         loop, key = asyncio.get_running_loop(), (member.origin, target)
         silence, ends_at = timeout or self._seconds, loop.time() + self._seconds

@@ -133,7 +133,7 @@ class KeyResponses:
 
     def sent_entry(self, key: bytes, entry: Entry) -> Entry:
         """The entry of a key as the proxy needs it: with the value as JSON if keys are text, else
-        with the document. Unavailable if the schema of a value is missing."""
+        with the document. Raises Unavailable if the schema of a value is missing."""
         if self._has_text_keys:
             return entry[:ENTRY_HEAD_SIZE] + self._value_json(entry[ENTRY_HEAD_SIZE:])
         return entry[:ENTRY_HEAD_SIZE] + self.document(key, entry)

@@ -83,7 +83,7 @@ class History:
         return HistoryPage(shown, following)
 
     def check_cursor(self, key: bytes, span: Span) -> None:
-        """BadRequest unless the cursor, if there is one, comes from this query."""
+        """Raises BadRequest unless the cursor, if there is one, comes from this query."""
         self._past(key, span)
 
     def all_items(self, key: bytes, span: Span, store: Store) -> list[bytes]:

@@ -106,8 +106,8 @@ def _partitions(page: Page) -> list[int] | None:
 
 
 def check_partition(scatter_gather: ScatterGather, view: View, page: Page) -> None:
-    """Check that the page's partition, if one is given, can be read alone. BadRequest if the view
-    has no such partition, NonRetryable if a key may be in several."""
+    """Check that the page's partition, if one is given, can be read alone. Raises BadRequest if the
+    view has no such partition, NonRetryable if a key may be in several."""
     if page.partition is None:
         return
     total = scatter_gather.total(view)

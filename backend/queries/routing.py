@@ -256,8 +256,8 @@ class KeyRouting:
         return partition
 
     def _refuse_unknown(self, partition: int, count: int) -> None:
-        """Unavailable if the client knows of a partition that this instance does not know: it has
-        just been added, and may have the key."""
+        """Raises Unavailable if the client knows of a partition that this instance does not know:
+        it has just been added, and may have the key."""
         metadata = self.latest_metadata
         if partition < count or (metadata is not None and partition < metadata.partitions):
             return
@@ -341,19 +341,20 @@ class KeyRouting:
             raise KeyMoved(self.view)
 
     def refuse_moving(self, key: bytes, partition: int) -> None:
-        """NonRetryable if the key has moved to a partition that the topology does not have yet."""
+        """Raises NonRetryable if the key has moved to a partition that the topology does not have
+        yet."""
         metadata = self.latest_metadata
         if metadata is not None and self.is_growing():
             self._refuse_unplaced(key, partition, metadata.partitions)
 
     def _refuse_unplaced(self, key: bytes, partition: int, count: int) -> None:
-        """NonRetryable if the key has moved to a partition that no instance has yet."""
+        """Raises NonRetryable if the key has moved to a partition that no instance has yet."""
         if homes_of(self.view, key, [count]) != [partition]:
             refuse_unplaced(self.view, count)
 
     def _check_bounds(self, key: bytes, partition: int, more: int, options: ReadOptions) -> None:
-        """Unavailable if only the new partition of the key can have what the options ask for. The
-        topic has `more` partitions, and the topology has fewer."""
+        """Raises Unavailable if only the new partition of the key can have what the options ask
+        for. The topic has `more` partitions, and the topology has fewer."""
         [home] = homes_of(self.view, key, [more])
         if home == partition:
             return

@@ -10,7 +10,7 @@ KEYS, WINDOWS, SESSIONS = "keys", "windows", "sessions"
 
 
 def refuse_custom(view: View) -> None:
-    """BadRequest if the view's store is a class, which answers reads by key only."""
+    """Raises BadRequest if the view's store is a class, which answers reads by key only."""
     if view.is_custom:
         raise BadRequest(
             "wrong-store", f"View {view.name} has a custom store, which answers reads by key only."
@@ -18,7 +18,7 @@ def refuse_custom(view: View) -> None:
 
 
 def refuse_store(view: View, resource: str) -> None:
-    """BadRequest if the view's store has no such entries."""
+    """Raises BadRequest if the view's store has no such entries."""
     refuse_custom(view)
     if view.kind.resource != resource:
         raise BadRequest(

@@ -68,7 +68,7 @@ class Sender(NamedTuple):
     begins_key: bool = False
 
     def check_body(self, body: bytes) -> None:
-        """Forbidden if the sender has signed another body."""
+        """Raises Forbidden if the sender has signed another body."""
         if not self.is_body(body):
             raise Refused("body", "the body is not the one that was signed")
 

@@ -70,7 +70,7 @@ class Recent(NamedTuple):
 
 
 class Latencies:
-    """Used in the event loop; `all` and `recent` in any thread."""
+    """The histograms of an instance. Used in the event loop; `all` and `recent` in any thread."""
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock

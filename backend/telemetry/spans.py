@@ -30,7 +30,8 @@ class Spans:
 
     def __init__(self, endpoint: str, instance: str, application: str, ratio: float) -> None:
         """`endpoint`: of the collector, such as http://127.0.0.1:4318. `ratio`: the share of traces
-        that are sent, the same traces on all instances. ConfigurationError without the packages."""
+        that are sent, the same traces on all instances. Raises ConfigurationError without the
+        packages."""
         try:
             from opentelemetry import trace as api
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

@@ -95,7 +95,7 @@ class _Question(BaseModel):
     after: str | None
 
     def check(self) -> None:
-        """ValueError if the fields do not go together."""
+        """Raises ValueError if the fields do not go together."""
         partitions = self.partitions
         if len(set(partitions)) != len(partitions) or max(partitions) >= self.total:
             raise ValueError(f"not a question: partitions are distinct, and less than {self.total}")
@@ -246,7 +246,7 @@ def decode_response(body: bytes) -> ScanResponse:
 def check_response(
     part: ScanResponse, ask: ScanRequest, partitions: Sequence[int], after: bytes | None
 ) -> None:
-    """ValueError unless it is an answer to this question that goes on behind `after`."""
+    """Raises ValueError unless it is an answer to this question that goes on behind `after`."""
     if not part.missing.keys() <= set(partitions):
         raise ValueError("an answer about partitions that were not asked for")
     if len(part.rows) > ask.limit:

@@ -91,7 +91,8 @@ def ndjson(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
 
 def read_stream(url: str, pause: float = 0.0) -> int:
     """Reads a whole NDJSON stream, with a pause of `pause` s after each 64 KiB; returns the number
-    of entries. LocalError if it is incomplete, or if a key is not greater than the one before."""
+    of entries. Raises LocalError if it is incomplete, or if a key is not greater than the one
+    before."""
     entries = 0
     last, rest = b"", b""
     try:

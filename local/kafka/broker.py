@@ -132,7 +132,7 @@ class Broker:
             raise
 
     def check(self) -> None:
-        """``LocalError`` with the last log lines if the broker has ended."""
+        """Raises ``LocalError`` with the last log lines if the broker has ended."""
         status = self.process.poll()
         if status is not None:
             raise LocalError(

@@ -11,7 +11,7 @@ _FIRST_OUTSIDE_16_BITS = "\U00010000"
 
 
 def like_function(pattern: str) -> Callable[[str], bool]:
-    """Whether a text is like the pattern, in steps that are about as many as its characters."""
+    """A function that tells whether a text is like the pattern, in linear time."""
     first, *others = pattern.split("%")
     if not others:
         return _exactly(first)
@@ -41,13 +41,13 @@ def _exactly(part: str) -> Callable[[str], bool]:
 
 
 def _compiled(part: str) -> re.Pattern[str]:
-    """``_`` is any character."""
+    """The part as a regular expression, in which ``_`` is any character."""
     pattern = "".join("." if character == "_" else re.escape(character) for character in part)
     return re.compile(pattern, re.DOTALL)
 
 
 def _fixed(part: str) -> Callable[[str, int], bool]:
-    """Whether a text has the part at a place."""
+    """A function (text, at) that tells whether the text has the part at this index."""
     if "_" not in part:
         return lambda text, at: text.startswith(part, at)
     pattern = _compiled(part)
@@ -55,7 +55,8 @@ def _fixed(part: str) -> Callable[[str, int], bool]:
 
 
 def _search(part: str) -> Callable[[str, int, int], int]:
-    """Where the part is in a text, between two places; -1 if it is not."""
+    """A function (text, at, end) that returns the index of the part between these two; -1 if the
+    part is not there."""
     if "_" not in part:
         return lambda text, at, end: text.find(part, at, end)
     pattern = _compiled(part)

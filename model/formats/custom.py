@@ -121,7 +121,7 @@ class CustomFormat(Format):
         self.name = path
 
     def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
-        """ConfigurationError if the class is not usable."""
+        """Raises ConfigurationError if the class is not usable."""
         return load_codec(self.name)
 
     def is_routed(self, definition: str | None) -> bool:

@@ -46,7 +46,8 @@ def schema_id_of(raw: bytes) -> int:
 
 
 def unframed(raw: bytes) -> bytes:
-    """The bytes after the frame, which the format has written; ValueError without a frame."""
+    """The bytes after the frame, which the format has written. Raises ValueError without a
+    frame."""
     schema_id_of(raw)
     return raw[FRAME:]
 

@@ -107,8 +107,8 @@ class RegistryClient:
         return RegisteredSchema(schema_format, str(document["schema"]), tuple(references.values()))
 
     def register(self, subject: str, schema_format: SchemaFormat, text: str) -> int:
-        """The id of the schema, which is registered if the subject does not have it. ValueError if
-        the registry rejects it."""
+        """The id of the schema, which is registered if the subject does not have it. Raises
+        ValueError if the registry rejects it."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
         document = {"schema": text, "schemaType": schema_format.registry_type}
         answer = self._answer(path, orjson.dumps(document))

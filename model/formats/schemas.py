@@ -67,7 +67,8 @@ class Schema(Protocol):
     def fingerprint(self) -> str: ...
 
     def check(self, raw: bytes) -> None:
-        """ValueError if `to_json` would fail. `raw`: what follows the schema id in a frame."""
+        """Raises ValueError if `to_json` would fail. `raw`: what follows the schema id in a
+        frame."""
 
     def to_json(self, raw: bytes) -> bytes: ...
 

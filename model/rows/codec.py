@@ -39,6 +39,6 @@ class RowCodec(JsonCodec):
 
 
 def _refuse(raw: bytes) -> None:
-    """ValueError for a `RefusedValue`."""
+    """Raises ValueError for a `RefusedValue`."""
     if type(raw) is RefusedValue:
         raise ValueError(raw.reason)

@@ -180,7 +180,7 @@ class Confirmation(OptionGroup):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(OptionGroup):
+class ComparisonOptions(OptionGroup):
     """The options of commands that compare two views."""
 
     sample: Annotated[

@@ -39,8 +39,8 @@ class CheckpointFiles:
             stream.close()
 
     def read_json(self, path: str) -> Any:
-        """The document in a file; None if it does not exist. ``JobError`` if it is damaged, or
-        empty after a power failure."""
+        """The document in a file; None if it does not exist. Raises ``JobError`` if it is damaged,
+        or empty after a power failure."""
         text = self.read(path)
         if text is None:
             return None

@@ -67,8 +67,8 @@ _MAX_DIGITS = 38  # of a decimal in Spark
 class AvroReader:
     """Reads records as Python values, as Arrow converts them to ``type``.
 
-    ValueError if the schema is malformed or has no Spark type. ``references``: the schemas that it
-    uses, in dependency order.
+    Raises ValueError if the schema is malformed or has no Spark type. ``references``: the schemas
+    that it uses, in dependency order.
     """
 
     def __init__(self, schema: str, references: Sequence[str] = ()) -> None:
@@ -273,8 +273,8 @@ def _branches(node: Any, named: Named) -> list[dict[str, Any]]:
 def _check_logical_types(
     writer: Any, writer_named: Named, reader: Any, reader_named: Named, path: str
 ) -> None:
-    """ValueError if the types mean different things: Avro itself would convert the number of a
-    timestamp to a plain number, and the other way round."""
+    """Raises ValueError if the types mean different things: Avro itself would convert the number of
+    a timestamp to a plain number, and the other way round."""
     _, reads = _nullable(reader, reader_named)
     if reads is None:
         return

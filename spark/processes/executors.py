@@ -20,8 +20,8 @@ def settle_partitions(
     session: SparkSession, conf: Mapping[str, str], processors: int, timeout: float = _TIMEOUT_S
 ) -> Cores:
     """Returns the cores of the session. If ``conf`` does not set the shuffle partitions, waits
-    until no more executors register, and sets them to the number of cores. ``JobError`` if no
-    executor registers within ``timeout`` s. ``processors``: the number of this machine's
+    until no more executors register, and sets them to the number of cores. Raises ``JobError`` if
+    no executor registers within ``timeout`` s. ``processors``: the number of this machine's
     processors."""
     if PARTITIONS in conf:
         return cores(conf, processors)

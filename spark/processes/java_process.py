@@ -91,7 +91,7 @@ def killed_after(kill: Callable[[], object], seconds: float) -> Iterator[None]:
 
 def kill_later(pid: int, seconds: float) -> subprocess.Popen[bytes]:
     """Starts a helper process that kills process ``pid`` after ``seconds``, or ends when process
-    ``pid`` has ended. The helper outlives this process. ``OSError`` if there is no process
+    ``pid`` has ended. The helper outlives this process. Raises ``OSError`` if there is no process
     ``pid``."""
     pidfd = os.pidfd_open(pid)
     try:

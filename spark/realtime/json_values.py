@@ -47,7 +47,7 @@ _MARK = "\x01"
 
 
 def check_schema(schema: StructType) -> None:
-    """``JobError`` if a field cannot be read without Python."""
+    """Raises ``JobError`` if a field cannot be read without Python."""
     for field in schema:
         if type(field.dataType) not in TYPES:
             raise JobError(f"field {field.name}: the type {field.dataType.simpleString()}")

@@ -84,7 +84,8 @@ class MovedKeys:
             self._note_counts(watched, watched.counts)
 
     def refuse(self, view: View) -> None:
-        """Call before each start of a view. ``JobError`` if it cannot follow its moved keys."""
+        """Call before each start of a view. Raises ``JobError`` if it cannot follow its moved
+        keys."""
         watched = self._views[view.name]
         moved = () if watched.mark is None else watched.mark.moved
         if topics := [*moved, *self._grown_tables(watched)]:

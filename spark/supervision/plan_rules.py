@@ -12,7 +12,7 @@ from spark.view import View
 
 
 def check_joins(rows: DataFrame, view: View) -> None:
-    """``JobError`` if two streams have an outer join.
+    """Raises ``JobError`` if two streams have an outer join.
 
     Spark writes a row without a match when its watermark has passed, and never corrects it. Inner
     joins of two streams write each pair once, in any order of reading.

@@ -64,8 +64,9 @@ class StaticSources:
         self._bounds: dict[str, Bounds] = {}  # by view
 
     def ending_offsets(self, view: View) -> dict[str, str]:
-        """Topic ► the offsets up to which the view reads it, in Spark's format. ``JobError`` if the
-        topic has changed. Raises ``Unavailable`` if its offsets are needed and cannot be read."""
+        """Topic ► the offsets up to which the view reads it, in Spark's format. Raises ``JobError``
+        if the topic has changed. Raises ``Unavailable`` if its offsets are needed and cannot be
+        read."""
         topics = self._partitions[view.name]
         if not topics:
             return {}

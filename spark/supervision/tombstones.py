@@ -74,7 +74,8 @@ class TombstoneGuard:
         self._compared: dict[str, int] = {}
 
     def check(self, view: View) -> None:
-        """Call before each start of a view. ``JobError`` if it may have missed tombstones."""
+        """Call before each start of a view. Raises ``JobError`` if it may have missed
+        tombstones."""
         if view.name not in self._folders:
             return
         self._warn_of_unknown(view)

@@ -130,9 +130,9 @@ def check_unchanged(
     moved_keys: MovedKeys,
     statuses: Mapping[str, ViewStatus],
 ) -> None:
-    """``JobError`` if a topic was deleted or recreated since the start, or has more partitions and
-    only the next start takes them into account. With ``once``, new partitions of sources do not
-    matter. ``statuses``: the current statuses of the views."""
+    """Raises ``JobError`` if a topic was deleted or recreated since the start, or has more
+    partitions and only the next start takes them into account. With ``once``, new partitions of
+    sources do not matter. ``statuses``: the current statuses of the views."""
     try:
         now = admin.topics(topics)
     except JobError:

@@ -119,7 +119,8 @@ class CoalescedForwards:
         self, member: Member, others_left: bool, path: bytes, token: bytes | None
     ) -> Answer | None:
         """The answer of an instance to a plain GET of this raw path; None if it must be forwarded
-        separately. Unavailable if the instance does not answer, and others are left to ask."""
+        separately. Raises Unavailable if the instance does not answer, and others are left to
+        ask."""
         asked = self.enqueue(member, path, token)
         found = None if asked is None else await asked
         if isinstance(found, Unavailable):

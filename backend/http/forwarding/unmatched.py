@@ -41,12 +41,12 @@ _STREAMED = b"changes"
 
 
 class UnmatchedRequests:
-    """Used in the event loop."""
+    """Refuses or forwards these requests. Used in the event loop."""
 
     def __init__(
         self, group: GroupState, gate: AbstractAsyncContextManager[None], asker: Asker
     ) -> None:
-        """`gate`: limits the requests that are answered at once."""
+        """`gate`: limits the requests that are answered at the same time."""
         self._group = group
         self._gate = gate
         self._asker = asker

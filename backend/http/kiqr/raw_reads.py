@@ -37,7 +37,7 @@ from model.records import ENTRY_HEAD_SIZE, is_unreadable, unplace
 from model.views import View
 
 MAX_COUNTED = 100_000  # entries; if there are more, the count is an estimate
-COUNTING_SECONDS = 5.0  # KIQR waits as long for its instances
+COUNTING_SECONDS = 5.0  # as long as KIQR waits for its instances
 _TIMEOUT = 20.0  # s for one read
 _PAGE = 2_000
 
@@ -90,7 +90,8 @@ class _Running(NamedTuple):
 
 
 class RawReads:
-    """Blocking reads, for all threads but the event loop's; Unavailable before `start`."""
+    """Blocking reads, for all threads except the event loop's. They raise Unavailable before
+    `start`."""
 
     def __init__(self, context: QueryContext) -> None:
         self._context = context
@@ -246,7 +247,7 @@ def _checked(answer: Answer) -> Answer:
 def _parse_page(answer: Answer) -> tuple[list[TimedEntry], str | None]:
     """The entries of a page in the form RECORD_VALUES, and the cursor of the next page.
 
-    Unavailable for another form: an older instance sends JSON values.
+    Raises Unavailable for another form: an older instance sends JSON values.
     """
     try:
         if (b"content-type", RECORD_VALUES) not in answer.headers:
@@ -271,7 +272,7 @@ def _record_value(head: bytes, item: bytes) -> bytes:
 
 
 def _check_size(view: View, entries: int, size: int) -> None:
-    """BadRequest if an answer has too many entries or bytes."""
+    """Raises BadRequest if an answer has too many entries or bytes."""
     if entries > MAX_ENTRIES or size > MAX_ENTRIES_BYTES:
         raise BadRequest(
             "too-many-entries",

@@ -40,7 +40,7 @@ UNKNOWN = "unknown"
 
 
 class Clients:
-    """Used in the event loop."""
+    """Names the clients of requests. Used in the event loop."""
 
     def __init__(self, cluster: ClusterAccess, trusted: tuple[Network, ...] = ()) -> None:
         """`trusted`: networks of proxies whose `X-Forwarded-For` is believed."""

@@ -79,7 +79,7 @@ class DeploymentRoutes:
         )
 
     async def switch(self, request: Request) -> Answer:
-        """Makes this deployment current. Conflict unless all its views are complete."""
+        """Makes this deployment current. Raises Conflict unless all its views are complete."""
         asked, state, log = self._asked(request, ("max_lag", "force", "wait"))
         if not asked.get("force", False):
             if (why := self._why_undecided()) is not None:
@@ -96,8 +96,8 @@ class DeploymentRoutes:
         return await self._change(state, log)
 
     async def rollback(self, request: Request) -> Answer:
-        """Makes this deployment, the previous one, current again. Conflict if no instance could
-        answer from it, or if one of its jobs no longer runs."""
+        """Makes this deployment, the previous one, current again. Raises Conflict if no instance
+        could answer from it, or if one of its jobs no longer runs."""
         asked, state, log = self._asked(request, ("force",))
         own = self._context.settings.application_id
         if state.previous != own:
@@ -124,7 +124,7 @@ class DeploymentRoutes:
         self, request: Request, optional: tuple[str, ...]
     ) -> tuple[dict[str, Any], DeploymentState, ChangeLog[DeploymentState]]:
         """The members of the body, the state of the service, and the log of its changes.
-        Conflict unless the request is for this deployment, and another one is current."""
+        Raises Conflict unless the request is for this deployment, and another one is current."""
         settings = self._context.settings
         own, service = settings.application_id, settings.service
         asked = members(request, {name: _ALLOWED[name] for name in optional})

@@ -29,8 +29,8 @@ class InstanceCommands:
 
     async def drain(self, request: Request) -> Answer:
         """Lets other instances take over the partitions of the instance, which answers until they
-        can. Conflict if no other instance takes part: then the instance would get all of them
-        again."""
+        can. Raises Conflict if no other instance takes part: then the instance would get all of
+        them again."""
         return await self._set_drained(request, True)
 
     async def undrain(self, request: Request) -> Answer:
@@ -55,7 +55,8 @@ class InstanceCommands:
 
     async def rebuild(self, request: Request) -> Answer:
         """Deletes a store partition of the instance, and builds it again: from another instance, or
-        from the topic. Conflict if no other instance can answer meanwhile, unless `force`."""
+        from the topic. Raises Conflict if no other instance can answer meanwhile, unless
+        `force`."""
         context = self._context
         allowed: dict[str, Allowed] = {
             "view": tuple(context.views),

@@ -25,7 +25,7 @@ class PipelineRoutes:
         self._pipelines, self._commands = pipelines, commands
 
     async def command(self, request: Request) -> Answer:
-        """Sends a command. Conflict if no job of the view would carry it out."""
+        """Sends a command. Raises Conflict if no job of the view would carry it out."""
         view: View = request.routed_view
         action: str = members(request, _ALLOWED, ("action",))["action"]
         request.details["action"] = action

@@ -41,7 +41,7 @@ class VersionRoutes:
         return json_answer(versions_status(self._context, base, statuses))
 
     async def switch(self, request: Request) -> Answer:
-        """Makes another version current. Conflict unless it is complete on all instances."""
+        """Makes another version current. Raises Conflict unless it is complete on all instances."""
         asked = _members(request, ("version",), ("force", "max_lag", "wait"))
         state, view = self._asked(request, asked)
         if view.version == state.current:
@@ -63,8 +63,8 @@ class VersionRoutes:
         return await self._change(view.base, state.switched_to(view.version))
 
     async def rollback(self, request: Request) -> Answer:
-        """Makes the previous version current again. Conflict if no instance could answer from it,
-        or its job does not run any more."""
+        """Makes the previous version current again. Raises Conflict if no instance could answer
+        from it, or its job does not run any more."""
         asked = _members(request, (), ("force",))
         base = request.routed_view.base
         state = self._state(base)

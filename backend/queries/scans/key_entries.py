@@ -44,7 +44,7 @@ class _Reading:
 
     async def until(self, query: Query, end: bytes, size: int) -> list[tuple[bytes, bytes]]:
         """Stored keys and bytes, up to and with the first key that is not less than `end`. Asks for
-        `size` entries at a time. BadRequest if they are too many."""
+        `size` entries at a time. Raises BadRequest if they are too many."""
         entries: list[tuple[bytes, bytes]] = []
         limit = EntryLimit(MAX_ENTRIES, MAX_ENTRIES_BYTES)
         async with aclosing(self._steps(query, size)) as steps:
@@ -59,8 +59,8 @@ class _Reading:
         return entries
 
     async def check_all(self, query: Query) -> None:
-        """NonRetryable if several partitions have versions of the key, even if these versions were
-        not read."""
+        """Raises NonRetryable if several partitions have versions of the key, even if these
+        versions were not read."""
         request = self.scatter_gather.request(self.view, ENTRIES, query, _CHECKED)
         asked = range(request.total) if self.partitions is None else self.partitions
         rows = await one_of_each(self.scatter_gather.ask, request, asked, self.freshness.note)

@@ -62,7 +62,7 @@ class AmbiguityCheck:
         self._partition = -1
 
     def whole(self, rows: Sequence[PlacedRow], stream_times: Mapping[int, int]) -> list[Row]:
-        """One row per stored key. NonRetryable if several partitions have a value."""
+        """One row per stored key. Raises NonRetryable if several partitions have a value."""
         newest_rows: list[Row] = []
         for stored_key, same in groupby(rows, itemgetter(0)):
             same_key = list(same)
@@ -268,7 +268,7 @@ class EntryLimit:
         self._count = self._bytes = 0
 
     def add(self, rows: Sequence[Row]) -> None:
-        """BadRequest if there are too many."""
+        """Raises BadRequest if there are too many."""
         self._count += len(rows)
         self._bytes += sum([len(value) for _, _, value in rows])
         if self._count > self._entries or self._bytes > self._size:

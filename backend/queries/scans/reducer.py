@@ -21,5 +21,5 @@ class Reducer(Protocol):
 
 
 NewReducer = Callable[[View, Mapping[str, Any]], Reducer]
-"""Creates a reducer from a view and `ScanRequest.arguments`. ValueError if the arguments are
+"""Creates a reducer from a view and `ScanRequest.arguments`. Raises ValueError if the arguments are
 malformed, BadRequest if the query does not apply to the view."""

@@ -15,9 +15,9 @@ MAX_BYTES = 64 << 20
 MAX_SECONDS = 0.1
 YIELD_AFTER = 1_000  # entries; or partition_run.CHUNK_BYTES
 _FIRST_CHUNK = 8  # entries; their values may be large
-# the part of a step's time after which the step ends: a chunk is nearly as long as a step, so with
-# another chunk the step would take twice as long
-_NEARLY = 0.6
+# A step ends after this part of its time: a chunk takes nearly as long as a step, so with another
+# chunk the step would take twice as long.
+_STEP_PART = 0.6
 _FEW_BYTES = 4096  # of an entry: a chunk of fewer than _FIRST_CHUNK would not end sooner
 
 
@@ -60,7 +60,7 @@ class ScanBudget:
             fitting = min(YIELD_AFTER, partition_run.CHUNK_BYTES // average, in_step)
             self.chunk = max(_FIRST_CHUNK if average < _FEW_BYTES else 1, fitting)
         return (
-            took >= _NEARLY * self._step_s
+            took >= _STEP_PART * self._step_s
             or self._since_yield >= YIELD_AFTER
             or self._bytes_since_yield >= partition_run.CHUNK_BYTES
         )

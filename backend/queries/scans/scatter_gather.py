@@ -91,7 +91,8 @@ class ScatterGather:
         self._asker = Asker(context, peer_client)
 
     def total(self, view: View) -> int:
-        """The view's number of partitions. NonRetryable if a scan could give wrong answers."""
+        """The view's number of partitions. Raises NonRetryable if a scan could give wrong
+        answers."""
         count = len(self._context.group.placed(view).active)
         metadata = self._context.metadata_poller.latest.get(view.topic)
         if (

@@ -42,7 +42,7 @@ class _Arguments(BaseModel):
     decimals: bool = False
 
     def group_field(self, view: View) -> ValueField | None:
-        """BadRequest if the values have no fields."""
+        """Raises BadRequest if the values have no fields."""
         return None if self.by is None else ValueField(view, self.by, "by")
 
     def number_field(self, view: View) -> NumberField | None:
@@ -178,7 +178,7 @@ class Aggregate:
     async def answer(
         self, scatter_gather: ScatterGather, view: View, parameters: Parameters
     ) -> QueryResult:
-        """BadRequest if the view has no such fields, or too many groups."""
+        """Raises BadRequest if the view has no such fields, or too many groups."""
         refuse_custom(view)
         first, last = parameters.time("from"), parameters.time("to")
         if view.kind.resource == KEYS and (first is not None or last is not None):

@@ -52,7 +52,7 @@ class ValueField:
     """A field of values that are documents; `a.b` is a nested field."""
 
     def __init__(self, view: View, path: str, parameter: str) -> None:
-        """BadRequest if the values of the view have no fields, or the path is too long."""
+        """Raises BadRequest if the values of the view have no fields, or the path is too long."""
         if not view.value_codec.is_document:
             raise BadRequest(
                 "bad-parameter",
@@ -74,7 +74,7 @@ class NumberField:
     field's texts that are no numbers, if a list of documents had nothing else."""
 
     def __init__(self, view: View, path: str | None, parameter: str) -> None:
-        """BadRequest if the view has no such numbers."""
+        """Raises BadRequest if the view has no such numbers."""
         is_number = view.value_codec.is_number
         if is_number and path is not None:
             raise BadRequest(

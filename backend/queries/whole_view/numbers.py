@@ -134,7 +134,7 @@ class Numbers:
 
     @staticmethod
     def from_wire(item: bytes) -> Numbers:
-        """ValueError if `item` is malformed."""
+        """Raises ValueError if `item` is malformed."""
         fields = _WIRE.validate_json(item, strict=True)
         entries, count, whole, scaled, infinite, least, greatest = fields[:7]
         decimal, digits, text = fields[7:] or (None, 0, None)

@@ -23,7 +23,7 @@ class Ranking:
     """Ranks entries by a number of their values."""
 
     def __init__(self, view: View, by: str | None, descending: bool) -> None:
-        """BadRequest if the view has no such numbers."""
+        """Raises BadRequest if the view has no such numbers."""
         self._documents = Documents(view)
         self._numbers = NumberField(view, by, "by")
         self._descending = descending

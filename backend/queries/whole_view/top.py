@@ -39,7 +39,7 @@ class _Arguments(BaseModel):
     decimals: bool = False
 
     def ranking(self, view: View) -> Ranking:
-        """BadRequest if the view has no such numbers."""
+        """Raises BadRequest if the view has no such numbers."""
         return Ranking(view, self.by, self.descending)
 
 
@@ -113,7 +113,7 @@ class Top:
     async def answer(
         self, scatter_gather: ScatterGather, view: View, parameters: Parameters
     ) -> QueryResult:
-        """BadRequest if the view has no such numbers, or the items are too large."""
+        """Raises BadRequest if the view has no such numbers, or the items are too large."""
         refuse_store(view, KEYS)
         arguments = _Arguments(
             by=parameters.text("by"),

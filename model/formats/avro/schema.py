@@ -27,7 +27,7 @@ _ODD_NUMBER = re.compile(rb"[\x80-\xff](?:\0|[\x80-\xff]{3})")
 class AvroSchema:
     """A parsed schema. `references`: the schemas whose named types it uses, in dependency order.
 
-    ValueError if it is malformed or not supported.
+    Raises ValueError if it is malformed or not supported.
     """
 
     format: ClassVar[str] = "avro"
@@ -65,7 +65,7 @@ class AvroSchema:
         return record[FIELD]
 
     def check(self, raw: bytes) -> None:
-        """ValueError if `to_json` would fail."""
+        """Raises ValueError if `to_json` would fail."""
         value = self.decode(raw)
         if self._recursive and _is_deep(value, MAX_DEPTH):
             raise ValueError(f"more than {MAX_DEPTH} levels")

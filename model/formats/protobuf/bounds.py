@@ -35,7 +35,7 @@ class Bounds:
         self._item_sizes: dict[str, int] = {}  # of scalar fields
 
     def check(self, message: Any) -> None:
-        """ValueError if the JSON of the message is too large or too deep."""
+        """Raises ValueError if the JSON of the message is too large or too deep."""
         self._spend(message, MAX_JSON_BYTES, MAX_DEPTH)
 
     def _spend(self, message: Any, remaining: int, levels: int) -> int:

@@ -25,7 +25,7 @@ def _refuse_document(value: Any) -> bytes:
 
 
 def _require_package() -> None:
-    """ValueError if the package protobuf is not installed."""
+    """Raises ValueError if the package protobuf is not installed."""
     try:
         is_installed = find_spec("google.protobuf") is not None
     except ModuleNotFoundError:  # there is no package google

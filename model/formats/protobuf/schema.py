@@ -44,7 +44,7 @@ class MessageType:
         self._bounds = Bounds(pool)
 
     def check(self, raw: bytes) -> None:
-        """ValueError if `to_json` would fail or be too large."""
+        """Raises ValueError if `to_json` would fail or be too large."""
         self.document(self.parse(raw))
 
     def to_json(self, raw: bytes) -> bytes:
@@ -104,8 +104,8 @@ class ProtobufFile:
     """The message types of a .proto file and of its imports; implements `formats.schemas.Schema`
     for records that have message indexes after the schema id.
 
-    `files`: the last one is the file, the others are its imports, in any order. ValueError if a
-    type is missing or malformed.
+    `files`: the last one is the file, the others are its imports, in any order. Raises ValueError
+    if a type is missing or malformed.
     """
 
     format: ClassVar[str] = "protobuf"
@@ -167,8 +167,8 @@ class ProtobufFile:
         return b"".join(map(_zigzag, (len(path), *path)))
 
     def registration(self) -> str:
-        """The file as a registry takes and serves it: `format=serialized`. ValueError if it imports
-        files that are not protobuf's own."""
+        """The file as a registry takes and serves it: `format=serialized`. Raises ValueError if it
+        imports files that are not protobuf's own."""
         imports = [name for name in self._file.dependency if not name.startswith(_WELL_KNOWN)]
         if imports:
             raise ValueError(

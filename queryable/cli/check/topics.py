@@ -108,7 +108,7 @@ def check_records(
 
 
 def _validate(codec: Codec, raw: bytes) -> None:
-    """ValueError with the reason. Schemas of a registry are not fetched here."""
+    """Raises ValueError with the reason. Schemas of a registry are not fetched here."""
     if codec.needs_schemas:
         schema_id_of(raw)
     else:

@@ -12,7 +12,7 @@ from queryable.cli.declaration.command import command
 from queryable.cli.deployments import behind_proxy
 from queryable.cli.diff.comparison import print_differences
 from queryable.cli.diff.sources import DiffSource
-from queryable.cli.options import Comparison, ViewName
+from queryable.cli.options import ComparisonOptions, ViewName
 from queryable.cli.output import DocumentOutput
 
 
@@ -22,7 +22,7 @@ def diff(
     first: Annotated[str, typer.Argument(metavar="DEPLOYMENT1")],
     second: Annotated[str, typer.Argument(metavar="DEPLOYMENT2")],
     view: ViewName,
-    comparison: Comparison,
+    comparison: ComparisonOptions,
     everything: Annotated[
         bool, typer.Option("--all", help="Compare all entries, not a sample.")
     ] = False,

@@ -1,6 +1,6 @@
 """The sources of schemas that backends have, too: a registry, or a folder.
 
-This module imports the backend's one, so commands import it only when they run.
+This module imports the backend's module, so commands import it only when they run.
 """
 
 from __future__ import annotations

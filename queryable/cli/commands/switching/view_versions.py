@@ -12,7 +12,14 @@ from queryable.cli.declaration.command import command
 from queryable.cli.diff.comparison import print_differences
 from queryable.cli.diff.sources import DiffSource
 from queryable.cli.exit_codes import print_stderr
-from queryable.cli.options import Comparison, Confirmation, Force, Switch, ViewName, complete_view
+from queryable.cli.options import (
+    ComparisonOptions,
+    Confirmation,
+    Force,
+    Switch,
+    ViewName,
+    complete_view,
+)
 from queryable.cli.output import DocumentOutput, print_table, write_line
 from queryable.cli.progress import poll
 from queryable.cli.values import number_text
@@ -31,7 +38,7 @@ def compare(
     *,
     first: Version,
     second: Version,
-    comparison: Comparison,
+    comparison: ComparisonOptions,
     full: Annotated[
         bool, typer.Option("--full", help="Compare all entries, not a sample.")
     ] = False,
