@@ -33,8 +33,8 @@ local IS_RETRIED = { GET = true, HEAD = true, POST = true }
 
 -- Seconds after which nginx makes no further attempt: proxy_next_upstream_timeout of nginx.conf.
 -- The time-outs of backends and of this proxy may be longer. So an attempt ends RETRY_MARGIN_S
--- before this time while another replica is left. Attempts that begin later have LEAST_READ_S each.
-local RETRY_S, RETRY_MARGIN_S, LEAST_READ_S = 6, 0.5, 0.25
+-- before this time while another replica is left. Attempts that begin later have MIN_READ_S each.
+local RETRY_S, RETRY_MARGIN_S, MIN_READ_S = 6, 0.5, 0.25
 
 -- NGX_BUSY: ends the request as a failed attempt does
 local NO_FURTHER_ATTEMPT = -3
@@ -150,7 +150,7 @@ end
 
 --- The read time-out (s) of an attempt that another one may follow.
 local function before_next(ctx, seconds, now)
-    return math.min(seconds, math.max(LEAST_READ_S, ctx.retry_until - now))
+    return math.min(seconds, math.max(MIN_READ_S, ctx.retry_until - now))
 end
 
 --- Chooses the backend of one attempt.

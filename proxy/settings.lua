@@ -4,7 +4,7 @@ local _M = {}
 
 local MAX_FILE_BYTES = 1024 * 1024
 -- s; nginx counts time in ms, and a timer of 0 ms would never run
-local LEAST_S, MOST_S = 0.01, 3600
+local MIN_S, MAX_S = 0.01, 3600
 
 --- "host:port,host:port" as a list of {host, port, tls_name}; "[::1]:8081" for IPv6, and
 -- "https://host:port" for TLS. tls_name of a backend: see topology. The argument tls_name is for
@@ -44,9 +44,9 @@ local function seconds(name, default)
     end
     -- digits only: tonumber also reads "nan", "inf" and hexadecimal numbers
     local value = text:find("^[%d.]+$") and tonumber(text)
-    if not value or value < LEAST_S or value > MOST_S then
-        error(name .. ": '" .. text .. "' is not a number of seconds from " .. LEAST_S .. " to "
-              .. MOST_S .. "; the default is " .. default, 0)
+    if not value or value < MIN_S or value > MAX_S then
+        error(name .. ": '" .. text .. "' is not a number of seconds from " .. MIN_S .. " to "
+              .. MAX_S .. "; the default is " .. default, 0)
     end
     return value
 end

@@ -64,8 +64,8 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     ) -> None:
         """`member_metadata()`: this instance's current metadata. `on_assignment`: called with each
         new topology, a reference to it or a refusal, and its generation. `topologies`: keeps the
-        topologies that are sent by reference, for members to fetch. `max_record_bytes`: the most
-        bytes of the group's record with topologies. `polled(topic)`: the latest answer of the
+        topologies that are sent by reference, for members to fetch. `max_record_bytes`: the
+        limit for the group's record with topologies. `polled(topic)`: the latest answer of the
         broker to a client other than kafka-python. `current()`: this instance's topology."""
         self._member_metadata = member_metadata
         self._on_assignment = on_assignment

@@ -33,7 +33,7 @@ class Policy:
 
     `standby_replicas`: standbys in addition to the active, for kinds of store without a number of
     their own.
-    `acceptable_recovery_lag`: the most records that an active may be behind the best replica.
+    `acceptable_recovery_lag`: how many records an active may be behind the best replica.
     """
 
     standby_replicas: int = 0

@@ -22,10 +22,9 @@ _STEP_S_FOR_READERS = 0.0001
 _CONTENDED = 1.5  # times the processor time
 _SMOOTHING = 0.1  # weight of the last step
 _READERS_S = 0.1  # s for which a read counts as recent
-_MOST_S = 0.004  # s; the longest pause
-_MOST_OF_ROUND_S = (
-    0.02  # s of all pauses until the same client is woken again: other clients wait for answers
-)
+_MAX_PAUSE_S = 0.004  # s; the longest pause
+# all pauses until the same client is woken again, because other clients wait for answers
+_MAX_ROUND_PAUSE_S = 0.02
 
 
 class Pace:
@@ -72,6 +71,6 @@ class Pace:
         self._unpaused += self._took
         if self._unpaused < STEP_S:  # timers have a resolution of 1 ms
             return 0.0
-        pause = min(self._unpaused, _MOST_S, _MOST_OF_ROUND_S / max(1, clients))
+        pause = min(self._unpaused, _MAX_PAUSE_S, _MAX_ROUND_PAUSE_S / max(1, clients))
         self._unpaused = 0.0
         return pause

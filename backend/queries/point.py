@@ -207,13 +207,13 @@ class ViewReads(KeyTexts, KeyRouting):
             raise self.store_problem(store_partition, e) from None
 
     def resolve_in(
-        self, partition: int, keys: list[bytes], is_certain: bool, now: float, most: int
+        self, partition: int, keys: list[bytes], is_certain: bool, now: float, max_bytes: int
     ) -> tuple[State, list[Entry | None], list[int] | None]:
         """`resolve_one` for several keys of this partition at `now` (`boot_time`); `keys` are
         record keys, each after 0x01. Returns the entries and the indexes of their keys (None: all
         keys), without keys that other partitions may have, too. Raises NotOwner, Problem. Call this
         only if `partition_count` returns the number from which the partition was computed;
-        `is_certain` is the second part of its result. `most`: the maximum bytes of the entries
+        `is_certain` is the second part of its result. `max_bytes`: the limit for the entries
         of many keys; other entries are NOT_READ.
 
         When a request arrives, neither code nor data are in the processor's caches, so each call of
@@ -241,11 +241,11 @@ class ViewReads(KeyTexts, KeyRouting):
                 entries = self._entries_of(store_partition.store, keys)
             else:
                 read = partial(self._entries_of, store_partition.store)
-                entries = ReadBudget(most).read(read, keys)
+                entries = ReadBudget(max_bytes).read(read, keys)
         except (StoreClosedError, StoreError) as e:
             raise self.store_problem(store_partition, e) from None
         except (UnreadableEntry, Unavailable):
-            entries, here = self._without_unreadable(store_partition, keys, most)
+            entries, here = self._without_unreadable(store_partition, keys, max_bytes)
             keys = [keys[i] for i in here]
             numbers = here if numbers is None else [numbers[i] for i in here]
         if None in entries:
@@ -255,10 +255,10 @@ class ViewReads(KeyTexts, KeyRouting):
         return state, entries, numbers
 
     def _without_unreadable(
-        self, store_partition: StorePartition, keys: list[bytes], most: int
+        self, store_partition: StorePartition, keys: list[bytes], max_bytes: int
     ) -> tuple[list[Entry | None], list[int]]:
         """The entries, and the indexes of their keys, without those that cannot be read."""
-        budget, store = ReadBudget(most), store_partition.store
+        budget, store = ReadBudget(max_bytes), store_partition.store
         entries: list[Entry | None] = []
         kept: list[int] = []
         for index, key in enumerate(keys):

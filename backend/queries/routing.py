@@ -58,7 +58,7 @@ OCTETS = "octet-stream"
 BOUND_CODES = frozenset(("not-up-to-offset", "too-far-behind", "too-stale"))
 """The problem codes of a read whose bounds no instance can keep."""
 
-_LEAST_FOR_NUMPY = 24  # fewer keys are hashed faster one by one
+_MIN_KEYS_FOR_NUMPY = 24  # fewer keys are hashed faster one by one
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ class KeyRouting:
 
     def _partitions(self, keys: Sequence[bytes], count: int) -> list[int]:
         """The partition of each key if there are `count` partitions."""
-        if len(keys) < _LEAST_FOR_NUMPY:
+        if len(keys) < _MIN_KEYS_FOR_NUMPY:
             place = self._partition_of
             assert place is not None
             return [place(key, count) for key in keys]

@@ -16,10 +16,10 @@ class ReplayWindow:
     of this generation are accepted, so clocks may differ less. Used in several threads.
     """
 
-    def __init__(self, started_at: int, most: int | None = None) -> None:
+    def __init__(self, started_at: int, max_signatures: int | None = None) -> None:
         """`started_at`: Unix time in ms. A signature from before the start may have been used
         already."""
-        self._most = (_MAX_REMEMBERED if most is None else most) // 2
+        self._max_generation = (_MAX_REMEMBERED if max_signatures is None else max_signatures) // 2
         self._oldest_allowed = started_at
         self._rotated_at = started_at
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class ReplayWindow:
         with self._lock:
             if number in self._recent or number in self._earlier:
                 return False
-            if now - self._rotated_at > 2 * WINDOW_MS or len(self._recent) >= self._most:
+            if now - self._rotated_at > 2 * WINDOW_MS or len(self._recent) >= self._max_generation:
                 self._rotate(now)
             self._recent.add(number)
             self._newest_recent = max(self._newest_recent, at)

@@ -22,7 +22,11 @@ def raise_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def connections_within(limit: int, most: int) -> int:
-    """How many connections are allowed, at most `most`: not more than half of the open files, so
-    that clients cannot use up the files that RocksDB and Kafka's clients need."""
-    return most if limit == resource.RLIM_INFINITY else min(most, max(limit // 2, 1))
+def connections_within(limit: int, max_connections: int) -> int:
+    """How many connections are allowed, at most `max_connections`: not more than half of the open
+    files, so that clients cannot use up the files that RocksDB and Kafka's clients need."""
+    return (
+        max_connections
+        if limit == resource.RLIM_INFINITY
+        else min(max_connections, max(limit // 2, 1))
+    )

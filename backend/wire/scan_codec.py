@@ -43,8 +43,8 @@ class ScanRequest:
     """What one instance asks another.
 
     `total`: the partition count that the sender knows. `what`: one of ROW_KINDS, ESTIMATE, or the
-    name of a reducer; a reducer gets the entries of one partition. `limit`: the most rows that the
-    response may have. `arguments`: of the reducer.
+    name of a reducer; a reducer gets the entries of one partition. `limit`: the maximum number of
+    rows that the response may have. `arguments`: of the reducer.
     """
 
     view: str
@@ -264,12 +264,12 @@ def pack(parts: Sequence[bytes]) -> bytes:
     return b"".join([len(parts).to_bytes(4, "little"), _lengths(parts), *parts])
 
 
-def unpack(body: bytes, most: int) -> list[bytes]:
-    """The inverse of `pack`. Raises ValueError for anything else, and for more than `most`
-    strings."""
+def unpack(body: bytes, max_strings: int) -> list[bytes]:
+    """The inverse of `pack`. Raises ValueError for anything else, and for more than
+    `max_strings` strings."""
     count = int.from_bytes(body[:4], "little")
-    if count > most:
-        raise ValueError(f"not a list of at most {most} byte strings")
+    if count > max_strings:
+        raise ValueError(f"not a list of at most {max_strings} byte strings")
     start = 4 + 4 * count
     lengths = np.frombuffer(body, "<u4", count, 4) if count else np.zeros(0, "<u4")
     ends = (np.cumsum(lengths, dtype=np.int64) + start).tolist()

@@ -45,11 +45,11 @@ def check_json_text(text: bytes) -> None:
     parse_json_text(text, b"0")
 
 
-def check_levels(text: bytes, most: int) -> None:
-    """Raise ValueError if arrays and objects are nested more than `most` levels deep. The text need
+def check_levels(text: bytes, max_levels: int) -> None:
+    """Raise ValueError if arrays and objects are nested more than `max_levels` deep. The text need
     not be JSON."""
-    if is_deeper(text, most):
-        raise ValueError(_TOO_DEEP.format(most))
+    if is_deeper(text, max_levels):
+        raise ValueError(_TOO_DEEP.format(max_levels))
 
 
 def is_deeper(text: bytes, levels: int) -> bool:

@@ -17,7 +17,7 @@ _OPENING = b"[{"
 
 
 def members(text: bytes) -> dict[str, bytes]:
-    """The members of a JSON object, by name. If a name is there twice, the last member counts.
+    """The members of a JSON object, by name. If a name occurs twice, the last member counts.
     `text`: valid JSON. Empty if it is not an object."""
     values: dict[str, bytes] = {}
     position = _skip_space(text, 0)

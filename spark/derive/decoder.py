@@ -191,14 +191,17 @@ def _checks(derivation: Derivation) -> Iterator[tuple[_Check, str]]:
             ),
             f"key: a part has the separator {derivation.separator}",
         )
-    for what, values, most in _long_values(derivation):
-        yield partial(_is_longer, values=values, most=most), f"{what}: more than {most} bytes"
+    for what, values, max_bytes in _long_values(derivation):
+        yield (
+            partial(_is_longer, values=values, max_bytes=max_bytes),
+            f"{what}: more than {max_bytes} bytes",
+        )
 
 
-def _is_longer(names: Columns, values: _Values, most: int) -> Column:
-    """Whether the values as JSON need more than ``most`` bytes."""
+def _is_longer(names: Columns, values: _Values, max_bytes: int) -> Column:
+    """Whether the values as JSON need more than ``max_bytes`` bytes."""
     fields = (column(expression, names).alias(name) for name, expression in values)
-    return F.octet_length(F.to_json(F.struct(*fields))) > most
+    return F.octet_length(F.to_json(F.struct(*fields))) > max_bytes
 
 
 def _long_values(derivation: Derivation) -> Iterator[tuple[str, _Values, int]]:

@@ -18,14 +18,14 @@ EXECUTOR_MEMORY = "spark.executor.memory"
 OVERHEAD = "spark.executor.memoryOverhead"
 
 # Spark refuses to start with a heap below 450 MiB.
-_LEAST_HEAP_MIB = 512
+_MIN_HEAP_MIB = 512
 _HEAP_MIB = 1024  # for two cores
 _HEAP_PER_MORE_CORE_MIB = 512
-_MOST_PARTITIONS = 200
+_MAX_PARTITIONS = 200
 # The code and threads of a JVM, and the Python processes that run a view's code.
 _OUTSIDE_MIB = 256
 # Spark's own value for containers.
-_LEAST_OVERHEAD_MIB = 384
+_MIN_OVERHEAD_MIB = 384
 _DATABASES_OF_VIEW = 2  # for each state partition: deduplication and aggregation
 _ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
 _BOUNDED_MIB = 500  # Spark's default of maxMemoryUsageMB
@@ -97,7 +97,7 @@ def sizes(conf: Mapping[str, str], machine: Machine, views: int = 1) -> dict[str
     is_driver_alone = _LOCAL.match(master) is not None
     heap = _heap(session_cores.total or 1) if is_driver_alone else _HEAP_MIB
     half = machine.memory // 1024**2 // 2
-    chosen.setdefault(DRIVER_MEMORY, _text(max(_LEAST_HEAP_MIB, min(heap, half))))
+    chosen.setdefault(DRIVER_MEMORY, _text(max(_MIN_HEAP_MIB, min(heap, half))))
     if is_driver_alone:
         return chosen
     if cluster := _LOCAL_CLUSTER.match(master):
@@ -111,7 +111,7 @@ def sizes(conf: Mapping[str, str], machine: Machine, views: int = 1) -> dict[str
 
 def partitions(total_cores: int) -> int:
     """The shuffle partitions for this number of cores."""
-    return max(1, min(total_cores, _MOST_PARTITIONS))
+    return max(1, min(total_cores, _MAX_PARTITIONS))
 
 
 def warnings(conf: Mapping[str, str], machine: Machine, views: int) -> Iterator[str]:
@@ -174,11 +174,11 @@ def _overhead(conf: Mapping[str, str], session_cores: Cores, views: int) -> int:
     count = session_cores.per_executor or 1
     if session_cores.executors:
         count = max(count, -(-(_number(conf, PARTITIONS) or 1) // session_cores.executors))
-    return max(_LEAST_OVERHEAD_MIB, heap // 10) + _rocksdb(conf, views * count)
+    return max(_MIN_OVERHEAD_MIB, heap // 10) + _rocksdb(conf, views * count)
 
 
 def _rocksdb(conf: Mapping[str, str], state_partitions: int) -> int:
-    """The most memory that the databases of some state partitions use in a process, MiB."""
+    """The maximum memory (MiB) that the databases of some state partitions use in a process."""
     if conf.get(f"{_ROCKSDB}.boundedMemoryUsage", "").lower() == "true":
         return _number(conf, f"{_ROCKSDB}.maxMemoryUsageMB") or _BOUNDED_MIB
     buffers = _number(conf, f"{_ROCKSDB}.writeBufferSizeMB") or 0

@@ -44,7 +44,7 @@ from spark.supervision.events import (
 from spark.supervision.stats import counts_of, stats_of
 from spark.supervision.status import (
     FAILED,
-    LEAST_GAP_S,
+    MIN_GAP_S,
     PAUSED,
     RUNNING,
     STARTING,
@@ -242,7 +242,7 @@ class ProgressListener(StreamingQueryListener):
         began, boot = self._caught_up_at.get(name), boot_time() - (time.time() - at)
         seconds = None if began is None else boot - self._caught_up_boot[name]
         self._caught_up_at[name], self._caught_up_boot[name] = at, boot
-        if seconds is not None and seconds <= LEAST_GAP_S:
+        if seconds is not None and seconds <= MIN_GAP_S:
             return
         gaps = self._gaps[name]
         gaps.append(Gap(next(self._gap_numbers), began, seconds, at))

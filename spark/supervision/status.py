@@ -11,8 +11,8 @@ from spark.checkpoints.positions import Positions
 
 __all__ = ["FAILED", "PAUSED", "RUNNING", "STARTING", "STOPPED"]
 
-LEAST_GAP_S = 60.0
-"""The least time (s) without some of the records that counts as a gap; see ``ViewStatus``."""
+MIN_GAP_S = 60.0
+"""The shortest time (s) without some of the records that counts as a gap; see ``ViewStatus``."""
 
 
 class Gap(NamedTuple):

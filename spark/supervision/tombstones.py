@@ -31,13 +31,13 @@ from spark.errors import (
 from spark.formats.decoders import is_table
 from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
-from spark.supervision.status import LEAST_GAP_S, STOPPED, Gap, ViewStatus
+from spark.supervision.status import MIN_GAP_S, STOPPED, Gap, ViewStatus
 from spark.view import View
 
 _INTERVAL_S = 60.0  # between two writes, also after one that failed
 # the time for which a view may be behind with any ``delete.retention.ms``, because it is behind
 # whenever its query starts again
-_TOLERATED_S = LEAST_GAP_S
+_TOLERATED_S = MIN_GAP_S
 _DEFAULT_RETENTION_S = 86_400.0  # Kafka's default of ``delete.retention.ms``
 
 

@@ -56,11 +56,11 @@ class RemoteFolder:
             raise ManifestError(f"the {MANIFEST} of push {push} is that of {manifest.push}")
         return manifest
 
-    def _read(self, name: str, most: int) -> bytes | None:
-        """The content of a small file, at most `most` + 1 bytes; None if it does not exist."""
+    def _read(self, name: str, max_bytes: int) -> bytes | None:
+        """The content of a small file, at most `max_bytes` + 1 bytes; None if it does not exist."""
         fs, root = self._open()
         try:
-            content: bytes = fs.cat_file(f"{root}/{name}", end=most + 1)
+            content: bytes = fs.cat_file(f"{root}/{name}", end=max_bytes + 1)
         except FileNotFoundError:
             # object stores have no folders; a disk may not be mounted
             if "file" in fs.protocol and not fs.isdir(root):

@@ -22,15 +22,16 @@ FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd
 """Where units are, the first one wins."""
 
 _DEFAULT_FILES = 524_288  # hard limit of DefaultLimitNOFILE=
-_MOST_FILES = 1_048_576  # the kernel's default of fs.nr_open
+_MAX_FILES = 1_048_576  # the kernel's default of fs.nr_open
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SETTING = re.compile(r"([A-Za-z]+)\s*=\s*(.*)")
 
 
 @dataclass(frozen=True)
 class Unit:
-    """`environment`: of the process. `folder`: its working directory. `open_files`: the most that
-    it may have. `memory_max`: bytes; None: no limit. `files`: those that were read."""
+    """A unit of systemd. `environment`: of its process. `folder`: its working directory.
+    `open_files`: how many it may have. `memory_max`: bytes; None: no limit. `files`: those that
+    were read."""
 
     environment: Mapping[str, str]
     folder: Path
@@ -142,7 +143,7 @@ def _limit(value: str) -> int:
     """The hard limit: `65536`, `1024:65536` or `infinity`."""
     hard = value.rpartition(":")[2]
     if hard == "infinity":
-        return _MOST_FILES
+        return _MAX_FILES
     return int(hard) if hard.isdigit() else _DEFAULT_FILES
 
 

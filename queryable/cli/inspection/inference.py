@@ -15,9 +15,9 @@ class Confidence(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Inference:
     """`value` is None if the view has no such field, and for a key or value if the records do not
-    show its format: `schema_ids` are then the ids of the schemas that say it, the most frequent one
-    first, or none if their frame is not read. `reason` is for people. `schema`: what `key_schema`
-    or `value_schema` is with this format."""
+    show its format. Then `schema_ids` are the ids of the schemas that define it, the most frequent
+    one first; empty if the frames of the records have no known form. `reason` is for people.
+    `schema`: what `key_schema` or `value_schema` is with this format."""
 
     value: str | None
     confidence: Confidence

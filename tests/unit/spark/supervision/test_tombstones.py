@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from spark.errors import JobError, Unavailable
 from spark.formats.decoders import JsonDecoder
 from spark.supervision import tombstones
-from spark.supervision.status import LEAST_GAP_S, Gap
+from spark.supervision.status import MIN_GAP_S, Gap
 from spark.supervision.tombstones import TombstoneGuard
 
 DAY = 86_400.0  # s
@@ -59,7 +59,7 @@ class Job:
     def is_current(self) -> None:
         """As the listener notes it; then the guard stores it."""
         before = self.status.caught_up_at
-        if before is None or self.now - before > LEAST_GAP_S:
+        if before is None or self.now - before > MIN_GAP_S:
             seconds = None if before is None else self.now - before
             number = len(self.status.gaps) + 1
             self.status.gaps.append(Gap(number, before, seconds, self.now))
