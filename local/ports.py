@@ -58,7 +58,7 @@ def _first_ephemeral() -> int:
 def is_free(port: int) -> bool:
     """Whether a server could listen on the port of 127.0.0.1."""
     with socket.socket() as probe:
-        # Servers set this option, too: earlier connections in TIME_WAIT are no obstacle for them.
+        # Servers set this option, too, so earlier connections in TIME_WAIT do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

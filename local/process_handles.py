@@ -30,7 +30,7 @@ class Handle(Protocol):
         """Sends the signal, unless the process has ended."""
 
     def has_ended(self, timeout: float | None) -> bool:
-        """Waits until the process has ended (a zombie has), up to ``timeout`` s; None: for ever."""
+        """Waits until the process has ended (a zombie has), up to ``timeout`` s; None: forever."""
 
     def close(self) -> None:
         """Frees the handle; the process is not affected."""

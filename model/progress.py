@@ -103,7 +103,7 @@ class Progress:
         return self.answerable
 
     def stop(self) -> None:
-        """Make the store partition unanswerable for ever. Any thread may call this."""
+        """Make the store partition unanswerable forever. Any thread may call this."""
         self.is_stopped = True
         self.answerable = False
 

@@ -242,7 +242,7 @@ end
 function _M.get(address, port, path, lines, tls_name, options)
     local request = ("GET %s HTTP/1.1\r\nHost: %s:%s\r\n%s\r\n\r\n"):format(
         path, address, port, table.concat(lines, "\r\n"))
-    -- a server may close a kept connection at any time: this is no failure
+    -- a server may close a kept connection at any time: this is not a failure
     for _ = 0, POOL_SIZE do
         local response, err, is_reused = ask(address, port, request, tls_name, options or {})
         if response or not is_reused or err:find("timeout", 1, true) then

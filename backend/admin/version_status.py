@@ -111,7 +111,7 @@ def replicas_of(context: QueryContext, view: View, statuses: Statuses) -> list[d
 
 def why_no_rollback(context: QueryContext, view: View, statuses: Statuses) -> str | None:
     """Why the version must not be current again; None if each partition has an answerable replica,
-    and the version is still kept up to date. An unknown state is no reason, because the version
+    and the version is still kept up to date. An unknown state is not a reason, because the version
     has been current before, and a rollback must not wait."""
     placed = context.group.topology.views.get(view.name)
     reports = replicas_of(context, view, statuses)

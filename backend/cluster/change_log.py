@@ -130,7 +130,7 @@ class ChangeLog(Generic[S]):
                 return None
 
     def _admin(self) -> AbstractContextManager[AdminClient]:
-        """A client for one task: after an outage, a client can wait for the controller for ever."""
+        """A client for one task: after an outage, a client can wait for the controller forever."""
         return closing(self._librdkafka.admin({**self._client_settings, "log_level": 0}))
 
     def _topic_id(self, admin: AdminClient) -> str | None:

@@ -56,7 +56,7 @@ class PeerPosts:
                 try:
                     return await self._ask(connection, member, key, body, silence, ends_at)
                 except ClosedBeforeAnswerError:
-                    pass  # idle connections are closed; this is no failure
+                    pass  # idle connections are closed; this is not a failure
             connection = await self._connect(member, silence)
             return await self._ask(connection, member, key, body, silence, ends_at)
         except NOT_REACHED as error:

@@ -53,7 +53,7 @@ def flask_bridge(flask_app: Flask) -> App:
         try:
             await asyncio.shield(page)
         finally:
-            # If the client has left, the thread still cannot be ended. It would wait for ever if
+            # If the client has left, the thread still cannot be ended. It would wait forever if
             # nothing took what it sends. So the request keeps its place until the thread has ended.
             await asyncio.wait([page])
 

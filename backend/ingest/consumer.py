@@ -168,7 +168,7 @@ class RecordConsumer:
         """The first message, which may be an event; none after the timeout."""
         until = time.monotonic() + timeout
         while True:
-            # librdkafka waits for ever if a timeout is negative
+            # librdkafka waits forever if a timeout is negative
             left = max(0.0, until - time.monotonic())
             # consume() waits for the full number of records, and rounds its timeout down to ms
             messages = self._consume(1, min(left + 0.001, _MAX_WAIT))

@@ -215,7 +215,7 @@ class DeadLetters:
         try:
             is_created = self._ensure(topic)
         except (KafkaException, TimeoutError):
-            return False  # perhaps it is not allowed any more
+            return False  # perhaps it is no longer allowed
         if is_created:
             log.warning("topic %s was deleted: it is created again", topic)
         return is_created

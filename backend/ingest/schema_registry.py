@@ -150,7 +150,7 @@ class SchemaCache:
                 log.warning("cannot fetch schema %d; records that need it wait: %s", schema_id, e)
             self._error = str(e)
             # The time for this id starts again, because the source may have lost its schemas. The
-            # times of other ids go on, because one id may fail for ever
+            # times of other ids go on, because one id may fail forever
             self._not_found_since.pop(schema_id, None)
             known.postpone(schema_id)
             return True

@@ -1,6 +1,6 @@
 """Notices that the consumer fetches nothing from a partition that has records.
 
-librdkafka sometimes stops fetching a partition for ever after its broker was restarted, without an
+librdkafka sometimes stops fetching a partition forever after its broker was restarted, without an
 error; a new consumer fetches it (librdkafka's issue 5153).
 """
 

@@ -1,6 +1,6 @@
 """The numbers of an instance that are the same in every deployment.
 
-They are no settings: other numbers depend on them, here, in other instances or in nginx, and a
+They are not settings: other numbers depend on them, here, in other instances or in nginx, and a
 deployment that changes one of them breaks the others.
 """
 

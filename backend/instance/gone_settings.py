@@ -43,14 +43,14 @@ _GONE = {
 
 
 def gone_settings(environment: Iterable[str]) -> dict[str, str]:
-    """What to do with each variable that is no setting any more. Settings are read in upper and
+    """What to do with each variable that is no longer a setting. Settings are read in upper and
     lower case."""
     found = {name.upper() for name in environment}
     return {name: action for name, action in _GONE.items() if name in found}
 
 
 def refuse_gone_settings(environment: Iterable[str]) -> None:
-    """Raise ConfigurationError if variables are no settings any more. It says what to do."""
+    """Raise ConfigurationError if variables are no longer settings. It says what to do."""
     if gone := gone_settings(environment):
-        sentences = (f"{name} is no setting any more: {action}." for name, action in gone.items())
+        sentences = (f"{name} is no longer a setting: {action}." for name, action in gone.items())
         raise ConfigurationError(" ".join(sentences))

@@ -57,7 +57,7 @@ class VersionFollower:
         new_log: Callable[..., ChangeLog[VersionState]] = ChangeLog,
     ) -> None:
         """`broker_timeout`: s for a request. `group`: gets the current versions.
-        `drop(views)` deletes the stores of views that are not assigned any more. `rejoin()`
+        `drop(views)` deletes the stores of views that are no longer assigned. `rejoin()`
         requests a topology without dropped views. `timeout`: how long (s) the start waits for an
         answer of the broker, twice. `new_log`: makes the log of the changes."""
         application_id = settings.application_id

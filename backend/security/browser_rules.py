@@ -205,7 +205,7 @@ def _browser_headers(
                 raise BadRequest("bad-request", "Host is given more than once.")
             host = value
         elif name == b"origin":
-            # several values together are no origin that could be allowed
+            # several values together are not an origin that could be allowed
             origin = value if origin is None else origin + b" " + value
         elif name == b"sec-fetch-site":
             site = value if site != b"cross-site" else site

@@ -77,7 +77,7 @@ def client_of_subject(subject: str) -> str:
 
 def address_for_logs(client: str, socket: str) -> str:
     """The address of a client for logs. `client`: its address; or the name that another instance
-    has given it because of its token, which is no address: then the address of the socket."""
+    has given it because of its token, which is not an address: then the address of the socket."""
     return socket if not client or client.startswith(_SUBJECT) else client
 
 

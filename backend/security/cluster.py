@@ -116,7 +116,7 @@ class SignatureVerifier:
         if len(given) == MAC_SIZE and connection is not None and Purpose.PROXY in purposes:
             is_body = connection.next_body(given)
             if is_body is None:
-                raise Refused("key", "its connection has no key, or not any more")
+                raise Refused("key", "its connection has no key, or has lost it")
             return Sender(Purpose.PROXY, is_body)
         signature = parse_signature(given)
         if signature is None:

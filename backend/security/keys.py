@@ -39,7 +39,7 @@ class Source(Protocol):
 
     name: str
     interval: float  # s between two reads
-    min_interval: float | None  # s; None: an unknown key is no reason to read again
+    min_interval: float | None  # s; None: an unknown key is not a reason to read again
     max_age: float  # s for which its keys stay usable while it cannot be read
     exposure: str | None  # who else may read its secrets, as of the last read; None: no one
 

@@ -24,7 +24,7 @@ class StoredView(RowView, Protocol):
 
     @property
     def retention(self) -> int | None:
-        """The time (ms) for which entries are kept; None: for ever."""
+        """The time (ms) for which entries are kept; None: forever."""
 
     @property
     def window_size(self) -> int | None:

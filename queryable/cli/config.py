@@ -126,7 +126,7 @@ _before_command: ContextVar[Connection] = ContextVar("connection", default=Conne
 def broker_timeout(option: float | None) -> float:
     """The time for one request to the broker: `--timeout` after the command (`option`) or before
     it, else BROKER_TIMEOUT_S. Raises BadUse for a negative one, with which librdkafka would wait
-    for ever."""
+    forever."""
     seconds = option if option is not None else _before_command.get().timeout
     if seconds is None:
         return BROKER_TIMEOUT_S

@@ -36,7 +36,7 @@ def begin_generation(files: CheckpointFiles, checkpoint: str) -> QueryFolders:
 
 
 def delete_earlier(files: CheckpointFiles, checkpoint: str) -> None:
-    """Deletes the folders that are not in use any more."""
+    """Deletes the folders that are no longer in use."""
     kept = query_folders(files, checkpoint)
     for name in files.names(checkpoint):
         path = f"{checkpoint}/{name}"

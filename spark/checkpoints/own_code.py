@@ -51,7 +51,8 @@ def own_code(module: str) -> str:
 
 
 class _Place(NamedTuple):
-    """The file of a module, and the ``folders`` of a package; None if the module is no package."""
+    """The file of a module, and the ``folders`` of a package; None if the module is not a
+    package."""
 
     file: Path | None
     folders: Sequence[str] | None

@@ -73,7 +73,7 @@ def _written(time: Column, fraction: str) -> Column:
 
 
 def _fraction(expression: Expression) -> str | None:
-    """How the fraction of a time is written; None if the expression is no time."""
+    """How the fraction of a time is written; None if the expression is not a time."""
     if expression.type.kind is not Kind.TIME:
         return None
     if expression.type.subsecond:

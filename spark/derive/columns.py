@@ -190,8 +190,8 @@ def _fits_double(expression: Expression) -> bool:
 def _compare_exactly(operator: str, whole: Column, number: Column) -> Column:
     """Compares a whole number of 64 bits with a double, which may round it to the same double."""
     rounded = whole.cast("double")
-    # Only 2^63 is no whole number of 64 bits and may be equal to a rounded one. Spark casts it to
-    # 2^63 - 1.
+    # Only 2^63 is not a whole number of 64 bits and may be equal to a rounded one. Spark casts it
+    # to 2^63 - 1.
     exact = F.when(number < 2.0**63, number.try_cast("bigint"))
 
     def less(is_less: Column) -> Column:

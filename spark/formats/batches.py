@@ -57,7 +57,7 @@ class Rules:
     ``key``: the format of keys, if they are decoded; their fields follow those of the value.
     ``is_table``: every record needs a key, and null values are tombstones, whose fields are null.
     ``max_bytes``: the greatest length of a value. ``max_key_bytes``: that of a key; None if the
-    view does not have the keys. ``null``: why a null value is rejected, if it is no tombstone.
+    view does not have the keys. ``null``: why a null value is rejected, if it is not a tombstone.
     """
 
     value: Format

@@ -16,7 +16,7 @@ def is_local(text: Column) -> Column:
 
 
 def time_of(text: Column) -> Column:
-    """The timestamp; null if the text is no time."""
+    """The timestamp; null if the text is not a time."""
     # Python has no year 0. Spark's own parser is faster, and most texts are plain.
     is_plain = text.rlike(rf"\A{PLAIN_PATTERN}\z") & (text >= "0001")
     is_time = text.rlike(rf"\A{TIME_PATTERN}\z") & (text >= "0001")

@@ -140,7 +140,7 @@ class ProgressListener(StreamingQueryListener):
             self._update(view)
 
     def started_again(self, view: str) -> None:
-        """Call when the view is started on command: its failures do not count any more."""
+        """Call when the view is started on command: its failures no longer count."""
         with self._lock:
             for query in queries_of(view):
                 self._final.discard(query)

@@ -35,7 +35,7 @@ _RECORD = ["at", "partition", "offset", "dest"]
 def airports(flights: DataFrame) -> DataFrame:
     """Well-formed rows of ``FLIGHTS`` ► ``key``, ``value``, one row per destination.
 
-    ``value`` is null, which deletes the key, if a destination has no flights any more.
+    ``value`` is null, which deletes the key, if a destination no longer has flights.
     """
     left = departed(flights)
     if left.isStreaming:

@@ -64,7 +64,7 @@ class VersionRoutes:
 
     async def rollback(self, request: Request) -> Answer:
         """Makes the previous version current again. Raises Conflict if no instance could answer
-        from it, or its job does not run any more."""
+        from it, or its job no longer runs."""
         asked = _members(request, (), ("force",))
         base = request.routed_view.base
         state = self._state(base)

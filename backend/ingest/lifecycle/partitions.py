@@ -118,7 +118,7 @@ class PartitionLifecycle:
         self._metadata_poller.refresh()
 
     def drop(self, views: Set[str]) -> None:
-        """Delete the stores of these views as soon as they are not assigned any more."""
+        """Delete the stores of these views as soon as they are no longer assigned."""
         self._dropped = frozenset(views)
         self._has_dropped = bool(views)
 
@@ -299,7 +299,7 @@ class PartitionLifecycle:
             return
         name, partition = store_partition.view.name, store_partition.partition
         if store_partition.progress.answerable:
-            # only then; otherwise, a copy that cannot be used might be fetched for ever
+            # only then; otherwise, a copy that cannot be used might be fetched forever
             self._snapshots.forget(name, partition)
         self._count_rebuild(name, partition, reason)
         self._start_again(store_partition, keep_aside)

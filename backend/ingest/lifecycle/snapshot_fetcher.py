@@ -369,7 +369,7 @@ class SnapshotFetcher:
             if self._stop.is_set():
                 raise SnapshotError("this instance is stopping")
             if not self._is_wanted(view, partition, transfer):
-                raise SnapshotError("it is not needed any more")
+                raise SnapshotError("it is no longer needed")
             transfer.received = received
 
         url, timeout = member.origin + PATH, self._read_timeout

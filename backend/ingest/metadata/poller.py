@@ -117,7 +117,7 @@ class MetadataPoller:
             except Exception as e:  # the thread must survive any error of the broker
                 self._log.warn("*", f"the broker does not answer: {e}")
             if time.monotonic() - self._answered_at > _NEW_CLIENT_AFTER:
-                # after an outage, a client can wait for the controller for ever
+                # after an outage, a client can wait for the controller forever
                 self._fetcher.reconnect()
                 self._answered_at = time.monotonic()
 

@@ -155,7 +155,7 @@ class PushFetcher:
         """The number of partitions that the topic had at the newest push; None without a push.
 
         A store of a partition that was added later counts as built with this number, so that a key
-        that it does not have is no answer: the push has the key in its earlier partition.
+        that it does not have is not an answer: the push has the key in its earlier partition.
         """
         state = self.states.get(view.name)
         manifest = None if state is None else state.manifest

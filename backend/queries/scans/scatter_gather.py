@@ -271,7 +271,7 @@ class ScatterGather:
                 if several or rule.asks_separately:
                     break
             if what != ENTRIES:
-                # a tombstone that is the newest of its key is no row
+                # a tombstone that is the newest of its key is not a row
                 rows = [row for row in rows if not is_tombstone(row[1])]
             yield rows, frontier
             if frontier is None:

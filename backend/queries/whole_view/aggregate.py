@@ -27,7 +27,7 @@ from model.views import View
 
 MAX_GROUPS = 10_000
 MAX_GROUP_BYTES = 4 << 20  # of all groups' names together
-_NO_HEAD = bytes(ENTRY_HEAD_SIZE)  # a group is no record
+_NO_HEAD = bytes(ENTRY_HEAD_SIZE)  # a group is not a record
 
 
 class _Arguments(BaseModel):

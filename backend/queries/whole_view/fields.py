@@ -71,7 +71,7 @@ class ValueField:
 
 class NumberField:
     """The numbers of values: the values themselves, or a field of documents. `text`: one of the
-    field's texts that are no numbers, if a list of documents had nothing else."""
+    field's texts that are not numbers, if a list of documents had nothing else."""
 
     def __init__(self, view: View, path: str | None, parameter: str) -> None:
         """Raises BadRequest if the view has no such numbers."""
@@ -94,7 +94,7 @@ class NumberField:
         self._quotes_infinities = path is None or view.value_codec.quotes_infinities
 
     def values(self, documents: list[object]) -> list[Number | None]:
-        """The number of each document; None if it has none. NaN is no number."""
+        """The number of each document; None if it has none. NaN is not a number."""
         # this runs for every entry of a view: nothing but look-ups and comparisons of types
         values = values_given = self._values(documents)
         if self._quotes_numbers:

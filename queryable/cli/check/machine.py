@@ -39,7 +39,7 @@ def read_settings(environment: Mapping[str, str]) -> tuple[Settings, list[Findin
     """The settings, with the defaults instead of invalid ones."""
     findings = list(_check_names(environment))
     findings += [
-        wrong("settings", f"{name} is no setting any more", action)
+        wrong("settings", f"{name} is no longer a setting", action)
         for name, action in gone_settings(environment).items()
     ]
     try:

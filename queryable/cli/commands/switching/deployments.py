@@ -86,7 +86,7 @@ def rollback_deployment(
     """Make the previous deployment of the service current again.
 
     It takes about a second. Exits with 2 if there is no previous deployment, if it cannot answer,
-    or if one of its jobs does not run any more; with 3 if the proxy does not follow. Needs the
+    or if one of its jobs no longer runs; with 3 if the proxy does not follow. Needs the
     scope admin.
 
     \b

@@ -89,7 +89,7 @@ def rollback(
     """Make the previous version of a view current again.
 
     It takes less than a second. Exits with 2 if there is no previous version, if it cannot answer,
-    or if its job does not run any more. Needs the scope admin.
+    or if its job no longer runs. Needs the scope admin.
 
     \b
     Examples:

@@ -53,7 +53,7 @@ def rollback(
 ) -> Call[dict[str, Any]]:
     """Makes the previous version of a view current again. Raises BadRequest with the code
     `no-previous-version`; or `version-not-ready` if no instance can answer from it, or its job
-    does not run any more. With `force`, this is not checked."""
+    no longer runs. With `force`, this is not checked."""
     return (yield from _command(context, _path(view, "rollback"), {"force": force}, timeout))
 
 

@@ -224,7 +224,7 @@ def test_check_continues_after_errors(broker: Broker, tmp_path: Path) -> None:
     assert "line 3, [views.v], key" in wrong
     assert "Cannot read from the broker" in wrong
     assert "QUERYABLE_MAX_IN_FLIGHT" in wrong
-    assert "QUERYABLE_WAIT_TIMEOUT is no setting any more" in wrong
+    assert "QUERYABLE_WAIT_TIMEOUT is no longer a setting" in wrong
     assert "is not a folder" in wrong
     assert any("did you mean QUERYABLE_MAX_STREAMS?" in line for line in found["warning"])
 

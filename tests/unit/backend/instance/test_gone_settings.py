@@ -25,7 +25,7 @@ _NUMBERS = {
 @pytest.mark.parametrize("name", sorted(_GONE))
 def test_the_start_ends(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "1")
-    with pytest.raises(ConfigurationError, match=rf"^{name} is no setting any more: \w.*\.$"):
+    with pytest.raises(ConfigurationError, match=rf"^{name} is no longer a setting: \w.*\.$"):
         load_settings()
 
 
@@ -38,7 +38,7 @@ def test_all_are_named_also_if_they_are_empty(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_local_stack_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUERYABLE_DRAIN_TIME", "3")
-    with pytest.raises(LocalError, match="QUERYABLE_DRAIN_TIME is no setting any more"):
+    with pytest.raises(LocalError, match="QUERYABLE_DRAIN_TIME is no longer a setting"):
         check_machine(StackSettings(), {})
 
 
