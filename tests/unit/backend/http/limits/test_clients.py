@@ -135,7 +135,7 @@ def test_a_token_names_the_client_wherever_it_comes_from() -> None:
 def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     # 40 queries may take long on a loaded machine; here the order matters
     monkeypatch.setattr(router, "_PATIENCE", 120.0)
-    monkeypatch.setattr(router, "_PATIENCE_OF_REDUCTIONS", 120.0)
+    monkeypatch.setattr(router, "_REDUCTION_PATIENCE", 120.0)
     with world(tmp_path, ORDERS) as made:
         made.put_all(numbered(12_000))
         yield made
