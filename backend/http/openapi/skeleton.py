@@ -18,8 +18,8 @@ def skeleton() -> Json:
     """The files as one document, with all formats in `x-formats`. Shared: do not change it."""
     # the loader in C is ten times as fast; not every build of PyYAML has it
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    format_entries = {name: f.openapi.entry() for name, f in FORMATS.items()}
-    whole: Json = {"paths": {}, "x-parts": {}, "x-formats": format_entries}
+    of_formats = {name: f.openapi.entry() for name, f in FORMATS.items()}
+    whole: Json = {"paths": {}, "x-parts": {}, "x-formats": of_formats}
     for file in sorted(files(__package__).iterdir(), key=lambda file: file.name):
         if not file.name.endswith(".yaml"):
             continue
