@@ -339,3 +339,15 @@ class Topology:
         for partition, index in pairs:
             by_member[index].append(partition)
         return by_member
+
+
+def below_replicas(view: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The placements of the partitions that fewer instances answer for than they should.
+
+    `view`: of the document of /admin/topology.json, as far as it is used here:
+
+        {"replicas": how many instances should answer,
+         "placement": [{"partition", "answered_by": [id]}]}
+    """
+    replicas = view["replicas"]
+    return [each for each in view["placement"] if len(each["answered_by"]) < replicas]

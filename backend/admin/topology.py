@@ -19,7 +19,7 @@ from backend.security.signatures import Signer
 from model.http.answers import RequestFailed
 from model.http.requests import send
 from model.progress import ANSWERABLE
-from model.topology import Member
+from model.topology import Member, below_replicas
 from model.view_versions import split_name
 
 _TIMEOUT = 1.0  # s for the answer of an instance
@@ -202,9 +202,7 @@ def redundancy_of(document: Mapping[str, Any]) -> dict[str, dict[str, int]]:
                 bool(p["answered_by"]) and p["active"] not in p["answered_by"]
                 for p in view["placement"]
             ),
-            "below_replicas": sum(
-                len(p["answered_by"]) < view["replicas"] for p in view["placement"]
-            ),
+            "below_replicas": len(below_replicas(view)),
         }
         for view in document["views"]
     }

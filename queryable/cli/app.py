@@ -23,7 +23,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     ),
     "Views and deployments": (
         "views", "describe", "topology", "diff", "switching.view_versions",
-        "switching.deployments", "pipeline", "instances",
+        "switching.deployments", "pipeline", "instances", "wait_redundant",
     ),
     "Your own Kafka": ("start.init", "start.serve", "adopt", "check", "token"),
     "Development of this project, in a checkout": ("stack",),

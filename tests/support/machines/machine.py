@@ -19,8 +19,16 @@ from tests.support.machines import systemctl
 _CLONE_NEWNET = 0x40000000
 _FOLDERS = ("/etc/", "/var/lib/", "/opt/")
 """Those that commands write to: each machine has its own."""
-_NOTHING = ("apt-get", "useradd", "python3")
+_NOTHING = ("apt-get", "useradd")
 """Commands that install what this machine has."""
+_MAKE_VENV = """\
+[ "$1 $2" = "-m venv" ] || exit 64
+mkdir -p "$3/bin"
+ln -sf {bin}/gunicorn {bin}/queryable "$3/bin/"
+printf '#!/bin/sh\\n' > "$3/bin/pip"
+chmod +x "$3/bin/pip\""""
+"""`python3 -m venv FOLDER`, with the programs of this virtual environment and a pip that does
+nothing."""
 
 
 def _ip(*words: str) -> None:
@@ -127,7 +135,7 @@ class Machine:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        for name in ("etc/systemd/system", "etc/logrotate.d", "var/lib", "opt/queryable/venv/bin"):
+        for name in ("etc/systemd/system", "etc/logrotate.d", "var/lib", "opt/queryable"):
             (self.folder / name).mkdir(parents=True)
         self.clone.mkdir()
         shutil.copy(REPOSITORY / "nginx.conf", self.clone)
@@ -135,11 +143,10 @@ class Machine:
             shutil.copytree(REPOSITORY / name, self.clone / name)
         for unit in (self.clone / "deploy/systemd").iterdir():
             unit.write_text(self._inside(unit.read_text()))
-        venv = self.folder / "opt/queryable/venv/bin"
-        (venv / "gunicorn").symlink_to(Path(sys.prefix) / "bin" / "gunicorn")
         self._stubs.mkdir()
-        for path in (*(self._stubs / name for name in _NOTHING), venv / "pip"):
-            self._script(path, ":")
+        for name in _NOTHING:
+            self._script(self._stubs / name, ":")
+        self._script(self._stubs / "python3", _MAKE_VENV.format(bin=Path(sys.prefix) / "bin"))
         self._name(self.hostname)
 
     def _script(self, path: Path, text: str) -> None:
@@ -149,6 +156,7 @@ class Machine:
     def _name(self, hostname: str) -> None:
         words = (sys.executable, systemctl.__file__, str(self.folder), hostname)
         self._script(self._stubs / "systemctl", f'exec {" ".join(words)} "$@"')
+        self._script(self._stubs / "hostname", f"echo {hostname}")
 
     def rename(self, hostname: str) -> None:
         """Change the host name."""

@@ -8,7 +8,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from queryable.cli.app import app
-from queryable.cli.exit_codes import SUCCESS, USAGE_ERROR
+from queryable.cli.exit_codes import SUCCESS, UNAVAILABLE, USAGE_ERROR
 from tests.support.backends import Backend
 from tests.support.client import Response, key_path
 from tests.support.deployment import settle, views_toml
@@ -60,3 +60,28 @@ def test_no_read_fails_while_an_instance_is_maintained(
     console(first, "rebuild", "b2", "v", partition, "--yes", "--force")
     second.wait(lambda: second.instance()["rebuilds"] == rebuilds + 1, "the rebuild")
     settle([first, second])
+
+
+def test_the_gate_of_a_rolling_restart(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """The others have all replicas again before the instance that was stopped is back."""
+    topic = make_topic(4)
+    writer.table(topic, TABLE)
+    deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="1")
+    first, second, third = deployment.start(3)
+    assert console(first, "wait-redundant", "b1", "b2", "b3")["below"] == []
+    third.stop()
+    answer = console(first, "wait-redundant", "--wait", "30")
+    assert (answer["redundant"], answer["partitions"]) == (True, 4)
+    answer = console(first, "wait-redundant", "b3", "--wait", "0", code=UNAVAILABLE)
+    assert answer["not_running"] == ["b3"]
+    third.launch()
+    assert console(first, "wait-redundant", "b3", "--wait", "30")["not_running"] == []
+    third.stop()
+    second.kill()
+    answer = console(first, "wait-redundant", "--wait", "5", code=UNAVAILABLE)
+    assert answer["below"]
+    assert {"b1"} >= {id_ for each in answer["below"] for id_ in each["answered_by"]}
+    second.launch()
+    assert console(first, "wait-redundant", "b2", "--wait", "30")["redundant"] is True

@@ -21,6 +21,7 @@ from tests.support.prometheus.promql import (
     rules,
 )
 from tests.support.prometheus.promtool import promtool
+from tests.support.prometheus.runbooks import PARTS, examples_in
 
 ROOT = DEPLOY.parent
 TESTS = DEPLOY / "prometheus" / "rules_test.yml"
@@ -51,8 +52,12 @@ def test_each_alert_has_a_runbook(name: str) -> None:
     assert rule["annotations"]["runbook_url"] == f"{base}docs/runbooks/{name}.md"
     page = (RUNBOOKS / f"{name}.md").read_text()
     assert page.startswith(f"# {name}\n")
-    for part in ("**Effect:**", "## Look\n- ", "## Do\n"):
-        assert part in page
+    assert "**Effect:**" in page
+    assert tuple(re.findall(r"^## (.*)$", page, re.M)) == PARTS
+    for part in PARTS[1:]:
+        assert f"## {part}\n- " in page
+    assert len(page.splitlines()) <= 45
+    assert examples_in(name), "no command to run first"
     assert (
         f"[{name}]({name}.md) ({rule['labels']['severity']})"
         in (RUNBOOKS / "README.md").read_text()

@@ -1,5 +1,5 @@
-"""Three machines by the commands of docs/installation.md, from the packaged files: they are
-installed and started, one fails, one is added, and all are upgraded."""
+"""Three machines by the commands of docs/installation.md and docs/upgrades.md, from the packaged
+files: they are installed and started, one fails, one is added, all are upgraded, and go back."""
 
 from __future__ import annotations
 
@@ -38,24 +38,29 @@ key = "string"
 value = "json"
 """
 
-PAGE = (REPOSITORY / "docs" / "installation.md").read_text()
+DOCS = REPOSITORY / "docs"
 
 
-def commands(begin: str, end: str) -> list[str]:
-    """The shell commands between two headings."""
-    part = PAGE.partition(f"{begin}\n")[2].partition(f"{end}\n")[0]
+def commands(page: str, begin: str, end: str) -> list[str]:
+    """The shell commands between two headings of a page."""
+    part = (DOCS / page).read_text().partition(f"{begin}\n")[2].partition(f"{end}\n")[0]
     return [text for kind, text in BLOCK.findall(part) if kind == "sh"]
 
 
-[INSTALL] = commands("## systemd", "### One machine")
-[SECRET, SET_UP, WAIT, UPGRADE] = commands("### Three machines", "### Services")
+[INSTALL] = commands("installation.md", "## systemd", "### One machine")
+[SECRET, SET_UP, WAIT] = commands("installation.md", "### Three machines", "### Services")
+[NEW_VERSION, SWITCH] = commands("upgrades.md", "## With systemd", "## With images")
+
+
+def of_machine(machine: Machine, text: str) -> str:
+    """The commands with the address of the machine."""
+    text = re.sub("ADDRESS=.*", f"ADDRESS={machine.address}", text, count=1)
+    assert machine.address in text
+    return text
 
 
 def set_up(machine: Machine) -> str:
-    """The commands with the address of the machine."""
-    text = re.sub("ADDRESS=.*", f"ADDRESS={machine.address}", SET_UP, count=1)
-    assert machine.address in text
-    return text
+    return of_machine(machine, SET_UP)
 
 
 def get(address: str, path: str, port: int = 8080) -> tuple[int, Any]:
@@ -251,9 +256,19 @@ def test_the_commands_of_the_page(site: Site) -> None:
     with site.readers(*ADDRESSES) as count:
         for version, (name, machine) in enumerate(site.machines.items(), 4):
             before = machine.service(BACKEND).pid
-            machine.run(f"ADDRESS={machine.address}\n{UPGRADE}")
+            machine.run(NEW_VERSION)
+            assert machine.service(BACKEND).pid == before
+            machine.run(of_machine(machine, SWITCH))
             assert machine.service(BACKEND).pid not in (0, before)
+            assert os.readlink(machine.folder / "opt/queryable/venv") == "0.2.0"
             site.write(version)
             site.wait_until_all_answer(name)
+        assert set(count()) == {200}
+        # one of them goes back
+        machine = site.machines["m1"]
+        before = machine.service(BACKEND).pid
+        machine.run(of_machine(machine, SWITCH.replace("0.2.0", "0.1.0")))
+        assert machine.service(BACKEND).pid not in (0, before)
+        assert os.readlink(machine.folder / "opt/queryable/venv") == "0.1.0"
         assert set(count()) == {200}
     assert_is_spread(site.topology("m1"), ids)

@@ -1,4 +1,5 @@
-"""Every alert has a test in this folder in which a real fault raises it."""
+"""Every alert has a test in this folder in which a real fault raises it, and one that runs the
+commands of its runbook."""
 
 from __future__ import annotations
 
@@ -10,9 +11,21 @@ from tests.support.prometheus.promql import alerts
 
 def test_every_alert_has_a_fault_that_raises_it() -> None:
     """The hook of conftest.py checks that the alerts of the mark have fired."""
-    raised: set[str] = set()
-    for path in Path(__file__).parent.glob("test_*.py"):
-        for test in vars(import_module(f"{__package__}.{path.stem}")).values():
-            for mark in getattr(test, "pytestmark", ()):
-                raised |= {*mark.args} if mark.name == "raises" else set()
-    assert raised == alerts().keys()
+    assert _named("raises") == alerts().keys()
+
+
+def test_every_runbook_is_walked_through_in_its_fault() -> None:
+    """The same hook checks that this was done."""
+    assert _named("walks") == alerts().keys()
+
+
+def _named(mark: str) -> set[str]:
+    """The alerts in this mark of the tests."""
+    return {
+        name
+        for path in Path(__file__).parent.glob("test_*.py")
+        for test in vars(import_module(f"{__package__}.{path.stem}")).values()
+        for each in getattr(test, "pytestmark", ())
+        if each.name == mark
+        for name in each.args
+    }

@@ -45,6 +45,16 @@ class Site:
     pin: Callable[[], Pinned]
     servers: str
     schemas: Path  # the folder
+    views: Path  # the file
+
+    def differing(self, view: str) -> dict[str, str]:
+        """What differs from a runbook, whose view is `orders`."""
+        return {
+            "127.0.0.1:8081": self.backend.address,
+            "views.toml": str(self.views),
+            "broker:9092": self.backend.settings["QUERYABLE_BOOTSTRAP_SERVERS"],
+            "orders": view,
+        }
 
     def when(self, condition: Callable[[Scrape], bool], what: str) -> Scrape:
         """The first scrape for which it is true."""
@@ -91,10 +101,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             path = str(deployment.views_path)
             of = targets(f"http://127.0.0.1:{backend.port}")
             pinned = partial(pin, "pushed", servers, path)
-            yield Site(backend, of, detour, writer, view, pinned, servers, folder / "schemas")
+            schemas, views = folder / "schemas", deployment.views_path
+            yield Site(backend, of, detour, writer, view, pinned, servers, schemas, views)
 
 
 @pytest.mark.raises("QueryableDataStale")
+@pytest.mark.walks("QueryableDataStale")
 def test_the_broker_cannot_be_reached(site: Site, alarms: Alarms) -> None:
     healthy = site.fresh()
     alarms.silent(healthy)
@@ -104,11 +116,13 @@ def test_the_broker_cannot_be_reached(site: Site, alarms: Alarms) -> None:
         lambda found: min(found.of("queryable_staleness_seconds")) > 2, "the staleness"
     )
     assert alarms.raised(healthy, outage, site.again(outage)) == {"QueryableDataStale"}
+    alarms.walk("QueryableDataStale", site.differing("things"))
     site.detour.heal()
     alarms.silent(outage, site.fresh())
 
 
 @pytest.mark.raises("QueryableOpenTransaction", "QueryableDataStale")
+@pytest.mark.walks("QueryableOpenTransaction")
 def test_a_producer_leaves_a_transaction_open(site: Site, alarms: Alarms) -> None:
     healthy = site.fresh()
     producer = Producer(
@@ -125,11 +139,13 @@ def test_a_producer_leaves_a_transaction_open(site: Site, alarms: Alarms) -> Non
     assert max(held.of("queryable_lag_records", view="things")) == 0
     found = alarms.raised(healthy, held, site.again(held))
     assert found == {"QueryableOpenTransaction", "QueryableDataStale"}
+    alarms.walk("QueryableOpenTransaction", site.differing("things"))
     producer.abort_transaction(30)
     alarms.silent(held, site.fresh())
 
 
 @pytest.mark.raises("QueryableLagGrows", "QueryableDataStale")
+@pytest.mark.walks("QueryableLagGrows")
 def test_records_arrive_faster_than_they_are_read(site: Site, alarms: Alarms) -> None:
     def write() -> None:
         values = (b'"%b"' % os.urandom(50).hex().encode() for _ in range(MANY))
@@ -145,11 +161,13 @@ def test_records_arrive_faster_than_they_are_read(site: Site, alarms: Alarms) ->
     write()
     found = alarms.raised(healthy, behind, site.again(behind))
     assert found == {"QueryableLagGrows", "QueryableDataStale"}
+    alarms.walk("QueryableLagGrows", site.differing("things"))
     site.detour.heal()
     alarms.silent(behind, site.fresh())
 
 
 @pytest.mark.raises("QueryablePushFailed")
+@pytest.mark.walks("QueryablePushFailed")
 def test_a_file_of_the_newest_push_is_damaged(site: Site, alarms: Alarms) -> None:
     def installed(value: str) -> Scrape:
         site.backend.wait(
@@ -168,17 +186,20 @@ def test_a_file_of_the_newest_push_is_damaged(site: Site, alarms: Alarms) -> Non
         damage(Path(url) / newest / file.name)
     failed = site.when(lambda found: found.of("queryable_push_failed") == [1], "the error")
     assert alarms.raised(healthy, failed) == {"QueryablePushFailed"}
+    alarms.walk("QueryablePushFailed", site.differing("pushed"))
     # as the runbook says: run the batch job again
     push(url, site.view, site.pin(), {"k1": '"third"'})
     alarms.silent(failed, installed("third"))
 
 
 @pytest.mark.raises("QueryableSchemaMissing")
+@pytest.mark.walks("QueryableSchemaMissing")
 def test_a_schema_is_missing(site: Site, alarms: Alarms) -> None:
     healthy = site.fresh()
     site.writer.send("framed", [(b"k", b"\0\0\0\0\x07\x02")])
     waits = site.when(lambda found: any(found.of("queryable_waiting_for_schema")), "the wait")
     assert alarms.raised(healthy, waits) == {"QueryableSchemaMissing"}
+    alarms.walk("QueryableSchemaMissing", site.differing("framed"))
     # as the runbook says: the schema is registered again
     (site.schemas / "7.avsc").write_text('"int"')
     alarms.silent(waits, site.fresh())
@@ -186,6 +207,7 @@ def test_a_schema_is_missing(site: Site, alarms: Alarms) -> None:
 
 
 @pytest.mark.raises("QueryableMispartitionedRecords")
+@pytest.mark.walks("QueryableMispartitionedRecords")
 def test_a_producer_uses_another_partitioner(site: Site, alarms: Alarms) -> None:
     healthy = site.fresh()
     crc32 = partition_of("crc32")
@@ -196,3 +218,4 @@ def test_a_producer_uses_another_partitioner(site: Site, alarms: Alarms) -> None
         lambda found: any(found.of("queryable_mis_partitioned_records_total")), "the records"
     )
     assert alarms.raised(healthy, mixed) == {"QueryableMispartitionedRecords"}
+    alarms.walk("QueryableMispartitionedRecords", site.differing("scattered"))

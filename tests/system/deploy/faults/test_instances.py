@@ -6,7 +6,9 @@ from __future__ import annotations
 import pytest
 
 from local.waiting import wait_until
+from tests.support.backends import Backend
 from tests.support.deployment import settle, views_toml
+from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.prometheus.promql import dashboard_queries, metrics_in, rules
 from tests.support.prometheus.scrapes import Scrape, later, scrape, targets, when
@@ -19,6 +21,11 @@ RESTARTS = 3  # in five minutes, as `firing` sees it
 
 
 @pytest.mark.raises(
+    "QueryableInstanceLost", "QueryableReplicasMissing", "QueryableTargetDown",
+    "QueryablePartitionsUnanswerable", "QueryableErrors", "QueryableDeadLetters",
+    "QueryableProxyTopologyOld",
+)  # fmt: skip
+@pytest.mark.walks(
     "QueryableInstanceLost", "QueryableReplicasMissing", "QueryableTargetDown",
     "QueryablePartitionsUnanswerable", "QueryableErrors", "QueryableDeadLetters",
     "QueryableProxyTopologyOld",
@@ -41,6 +48,7 @@ def test_instances_are_killed_one_after_the_other(
     nginx = deployment.proxy(workers=1)  # the page of metrics has all that its worker has counted
     of = targets(f"http://127.0.0.1:{nginx.port}")
     assert len(of) == 4
+    here = _differing(nginx, backends)
 
     def statuses() -> set[int]:
         with nginx.client() as client:
@@ -65,6 +73,8 @@ def test_instances_are_killed_one_after_the_other(
     alarms.wait_raised(
         healthy, of, {"QueryableInstanceLost", "QueryableReplicasMissing", "QueryableTargetDown"}
     )
+    for alert in ("QueryableTargetDown", "QueryableInstanceLost", "QueryableReplicasMissing"):
+        alarms.walk(alert, here)
 
     writer.send(topic, [(key.encode(), b"not JSON") for key in KEYS])
     second.kill()
@@ -84,6 +94,12 @@ def test_instances_are_killed_one_after_the_other(
         "QueryableInstanceLost", "QueryableReplicasMissing", "QueryableTargetDown",
         "QueryablePartitionsUnanswerable", "QueryableErrors", "QueryableDeadLetters",
     }  # fmt: skip
+    with nginx.client() as client:
+        failing = next(key for key in KEYS if client.get(f"/things/{key}").status == 503)
+    for alert in ("QueryablePartitionsUnanswerable", "QueryableErrors", "QueryableDeadLetters"):
+        alarms.walk(alert, {**here, "4711": failing})
+    # with the reads of these pages
+    two_lost = later(of, scrape(of))
 
     first.kill()
 
@@ -94,9 +110,22 @@ def test_instances_are_killed_one_after_the_other(
     none_left = when(of, lambda found: age(found) > 2, 10, "an old topology")
     found = alarms.raised(two_lost, none_left, later(of, none_left))
     assert found == {"QueryableProxyTopologyOld", "QueryableTargetDown"}
+    alarms.walk("QueryableProxyTopologyOld", here)
+
+
+def _differing(nginx: Nginx, backends: list[Backend]) -> dict[str, str]:
+    """What differs from a runbook."""
+    addresses = {f"127.0.0.1:{8081 + n}": each.address for n, each in enumerate(backends)}
+    return {
+        "127.0.0.1:8080": f"127.0.0.1:{nginx.port}",
+        "logs/access.log": str(nginx.prefix / "logs" / "access.log"),
+        **addresses,
+        "orders": "things",
+    }
 
 
 @pytest.mark.raises("QueryableRebalancesOften")
+@pytest.mark.walks("QueryableRebalancesOften")
 def test_an_instance_is_restarted_again_and_again(
     deploy: Deploy, make_topic: MakeTopic, alarms: Alarms
 ) -> None:
@@ -114,3 +143,4 @@ def test_an_instance_is_restarted_again_and_again(
         crashing.launch()
         settle(backends)
     assert alarms.raised(healthy, scrape(of)) == {"QueryableRebalancesOften"}
+    alarms.walk("QueryableRebalancesOften", _differing(nginx, backends))

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from local.kafka.broker import Broker, quiet_admin
+from tests.support.backends import Backend
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.prometheus.scrapes import Scrape, later, targets, when
@@ -59,6 +60,7 @@ def job(broker: Broker, tmp_path: Path) -> Iterator[Job]:
 @pytest.mark.raises(
     "QueryablePipelineStopped", "QueryablePipelineRestarts", "QueryablePipelineBehind"
 )
+@pytest.mark.walks("QueryablePipelineStopped", "QueryablePipelineRestarts")
 def test_a_record_ends_the_query_and_then_the_job_is_killed(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer, job: Job, tmp_path: Path, alarms: Alarms
 ) -> None:
@@ -86,6 +88,7 @@ def test_a_record_ends_the_query_and_then_the_job_is_killed(
         "QueryablePipelineStopped", "QueryablePipelineRestarts", "QueryablePipelineBehind",
     }  # fmt: skip
     assert alarms.raised(healthy, failing, later(of, failing)) == every
+    alarms.walk("QueryablePipelineRestarts", _differing(backend))
 
     job.kill()
     # its last heartbeat says that it has failed; backends notice that no other one follows
@@ -93,9 +96,11 @@ def test_a_record_ends_the_query_and_then_the_job_is_killed(
     dead = when(of, lambda found: state(found) == ([0], [1]), 10, "the stop")
     found = alarms.raised(dead, dead, later(of, dead))
     assert found == {"QueryablePipelineStopped", "QueryablePipelineBehind"}
+    alarms.walk("QueryablePipelineStopped", _differing(backend))
 
 
 @pytest.mark.raises("QueryablePipelineBehind")
+@pytest.mark.walks("QueryablePipelineBehind")
 def test_a_job_starts_again_and_again(
     deploy: Deploy, make_topic: MakeTopic, broker: Broker, alarms: Alarms
 ) -> None:
@@ -113,3 +118,9 @@ def test_a_job_starts_again_and_again(
 
     starting = when(of, is_starting, 15, "the state")
     assert alarms.raised(starting, starting) == {"QueryablePipelineBehind"}
+    alarms.walk("QueryablePipelineBehind", _differing(backend))
+
+
+def _differing(backend: Backend) -> dict[str, str]:
+    """What differs from a runbook."""
+    return {"127.0.0.1:8080": backend.address, "orders": "texts"}

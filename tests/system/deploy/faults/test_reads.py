@@ -34,6 +34,18 @@ class Site:
     nginx: Nginx
     guard: TcpFaults
 
+    def differing(self) -> dict[str, str]:
+        """What differs from a runbook."""
+        first, second = self.backends
+        return {
+            "127.0.0.1:8080": f"127.0.0.1:{self.nginx.port}",
+            "127.0.0.1:8081": f"127.0.0.1:{first.advertised_port}",
+            "127.0.0.1:8082": second.address,
+            "logs/access.log": str(self.nginx.prefix / "logs" / "access.log"),
+            "orders": "things",
+            "4711": KEYS[0],
+        }
+
     def read(self, times: int = 1, clients: int = CLIENTS) -> Scrape:
         """Read all keys; returns a scrape in which these reads are counted."""
         of = targets(f"http://127.0.0.1:{self.nginx.port}")
@@ -66,6 +78,7 @@ def site(broker: Broker, make_topic: MakeTopic, module_deploy: Deploy) -> Iterat
 
 
 @pytest.mark.raises("QueryablePointReadsSlow")
+@pytest.mark.walks("QueryablePointReadsSlow")
 def test_an_instance_is_slow(site: Site, alarms: Alarms) -> None:
     scrapes = [_wait_for_silence(site, alarms, site.read())]
     # less than the time after which nginx asks the other one, and heartbeats fail
@@ -81,6 +94,7 @@ def test_an_instance_is_slow(site: Site, alarms: Alarms) -> None:
         )
 
     wait_until(is_noticed, 60, "this alert, and no other")
+    alarms.walk("QueryablePointReadsSlow", site.differing())
     site.guard.heal()
     _wait_for_silence(site, alarms, scrapes[-1])
 
@@ -99,6 +113,7 @@ def _wait_for_silence(site: Site, alarms: Alarms, before: Scrape) -> Scrape:
 
 
 @pytest.mark.raises("QueryableRetriesDenied", "QueryableErrors", "QueryableTargetDown")
+@pytest.mark.walks("QueryableRetriesDenied")
 def test_no_instance_answers(site: Site, alarms: Alarms) -> None:
     healthy = site.read()
     for backend in site.backends:
@@ -108,3 +123,4 @@ def test_no_instance_answers(site: Site, alarms: Alarms) -> None:
     assert alarms.raised(healthy, dead) == {
         "QueryableRetriesDenied", "QueryableErrors", "QueryableTargetDown",
     }  # fmt: skip
+    alarms.walk("QueryableRetriesDenied", site.differing())

@@ -36,6 +36,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.raises("QueryableDiskFull")
+@pytest.mark.walks("QueryableDiskFull")
 def test_the_disk_fills_up(
     disk: Path, deploy: Deploy, make_topic: MakeTopic, alarms: Alarms
 ) -> None:
@@ -49,11 +50,13 @@ def test_the_disk_fills_up(
     other.write_bytes(bytes(int(free) - (LEFT_MB << 20)))
     full = scrape(of)
     assert alarms.raised(healthy, full) == {"QueryableDiskFull"}
+    alarms.walk("QueryableDiskFull", {"data/b1": str(disk / "data"), "orders": "things"})
     other.unlink()
     alarms.silent(full, scrape(of))
 
 
 @pytest.mark.raises("QueryableWritesStopped")
+@pytest.mark.walks("QueryableWritesStopped")
 def test_compaction_cannot_keep_up(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer, alarms: Alarms
 ) -> None:
@@ -81,5 +84,7 @@ def test_compaction_cannot_keep_up(
         return "QueryableWritesStopped" in alarms.raised(healthy, stalled, later(of, stalled))
 
     wait_until(is_raised, 60, "delayed writes")
+    here = {"127.0.0.1:8081": backend.address, "orders": "things"}
+    alarms.walk("QueryableWritesStopped", here)
     done = when(of, lambda found: found.of("queryable_lag_records") == [0], 60, "all records")
     alarms.silent(done, scrape(of))
