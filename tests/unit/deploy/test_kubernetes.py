@@ -1,29 +1,22 @@
-"""The manifests fit Kubernetes' schemas, the settings and each other.
-
-kubernetes-1.34.json has the schemas of the kinds that are used, from the OpenAPI description of
-Kubernetes (Apache License 2.0), without its texts. Unknown fields are errors.
-"""
+"""The manifests fit Kubernetes' schemas, the settings and each other."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 import yaml
 
 from backend.instance.settings import Settings, read_views
-from local.stack.nginx import find_nginx, lay_out
+from tests.support.kubernetes.proxy_pod import check_nginx
+from tests.support.kubernetes.schemas import schema_errors
 from tests.support.prometheus.promql import DEPLOY
 
-ROOT = DEPLOY.parent
 FOLDER = DEPLOY / "kubernetes"
-SCHEMAS = json.loads((Path(__file__).parent / "kubernetes-1.34.json").read_text())
 OBJECTS: list[dict[str, Any]] = [
     each
     for name in ("backend.yaml", "proxy.yaml")
@@ -37,24 +30,19 @@ def name_of(each: dict[str, Any]) -> str:
     return f"{each['kind']} {each['metadata']['name']}"
 
 
-def errors(document: dict[str, Any]) -> list[str]:
-    schema = {**SCHEMAS[document["kind"]], "$defs": SCHEMAS["$defs"]}
-    return [str(error) for error in jsonschema_rs.validator_for(schema).iter_errors(document)]
-
-
 @pytest.mark.parametrize("each", OBJECTS, ids=name_of)
 def test_each_object_fits_its_schema(each: dict[str, Any]) -> None:
-    assert errors(each) == []
+    assert schema_errors(each) == []
 
 
 def test_the_schemas_find_mistakes() -> None:
     [stateful] = [each for each in WORKLOADS if each["kind"] == "StatefulSet"]
     misspelt = json.loads(json.dumps(stateful))
     misspelt["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
-    assert errors(misspelt)
+    assert schema_errors(misspelt)
     wrong_type = json.loads(json.dumps(stateful))
     wrong_type["spec"]["replicas"] = "three"
-    assert errors(wrong_type)
+    assert schema_errors(wrong_type)
 
 
 def test_kustomize_builds_objects_that_fit() -> None:
@@ -67,7 +55,7 @@ def test_kustomize_builds_objects_that_fit() -> None:
     assert done.returncode == 0, done.stderr
     built = list(yaml.safe_load_all(done.stdout))
     assert len(built) == len(OBJECTS) + len(KUSTOMIZATION["configMapGenerator"])
-    assert [error for each in built for error in errors(each)] == []
+    assert [error for each in built for error in schema_errors(each)] == []
     assert {each["metadata"]["namespace"] for each in built} == {KUSTOMIZATION["namespace"]}
 
 
@@ -114,50 +102,21 @@ def test_names_refer_to_what_exists(each: dict[str, Any]) -> None:
 
 def test_nginx_starts_with_the_files_of_the_config_maps(tmp_path: Path) -> None:
     """The command of the container, with Debian's nginx and with the folders below `tmp_path`."""
-    links, image, mounted = (tmp_path / name for name in ("links", "image", "mounted"))
-    lay_out(links, 8080)
-    for name in ("logs", "modules"):  # OpenResty has no modules
-        if (links / name).exists():
-            (links / name).rename(tmp_path / name)
-    shutil.copytree(links, image)  # the test must not write to the repository's files
-    by_name = {generator["name"]: generator for generator in KUSTOMIZATION["configMapGenerator"]}
+    config_maps = {
+        generator["name"]: {
+            Path(name).name: (FOLDER / name).read_text() + "# of the map\n"
+            for name in generator["files"]
+        }
+        for generator in KUSTOMIZATION["configMapGenerator"]
+        if "files" in generator
+    }
     [proxy] = [each for each in WORKLOADS if each["kind"] == "Deployment"]
     pod = proxy["spec"]["template"]["spec"]
-    [container] = pod["containers"]
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    for mount in container["volumeMounts"]:
-        config_map = volumes[mount["name"]].get("configMap")
-        for name in () if config_map is None else by_name[config_map["name"]]["files"]:
-            folder = mounted / mount["mountPath"].strip("/")
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / Path(name).name).write_text((FOLDER / name).read_text() + "# of the map\n")
-    folders = {
-        "/opt/queryable-proxy": image,
-        "/etc/queryable-proxy": mounted / "etc/queryable-proxy",
-    }
-    script = container["command"][-1].replace("openresty", find_nginx())
-    for path, folder in (*folders.items(), ("/srv", tmp_path / "srv")):
-        script = script.replace(f"{path}/", f"{folder}/")
-    (tmp_path / "srv").mkdir()
-    if (tmp_path / "modules").exists():
-        (tmp_path / "modules").rename(tmp_path / "srv" / "modules")
-    trusted = {e["name"]: e for e in container["env"]}["QUERYABLE_TRUSTED_PROXIES"]["valueFrom"]
-    assert trusted["configMapKeyRef"]["name"] == "queryable-settings"
-    environment = {"QUERYABLE_BACKENDS": "127.0.0.1:8081", "PATH": os.environ["PATH"]}
-    done = subprocess.run(
-        ["sh", "-c", script.replace("/dev/std", f"{tmp_path}/logs/std") + " -t"],
-        env=environment | {trusted["configMapKeyRef"]["key"]: "10.1.0.0/16"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    srv = tmp_path / "srv"
+    settings = {"QUERYABLE_TRUSTED_PROXIES": "10.1.0.0/16"}
+    srv = check_nginx(tmp_path, pod, config_maps, settings)
     assert "set_real_ip_from 10.1.0.0/16;" in (srv / "trusted_proxies.conf").read_text()
     for path in (srv / "limits.conf", srv / "conf.d" / "deployment.conf"):
         assert path.read_text().endswith("# of the map\n")
-
-
-def test_the_limits_are_those_of_the_proxy() -> None:
-    assert (FOLDER / "limits.conf").read_text() == (ROOT / "proxy" / "limits.conf").read_text()
 
 
 def test_settings_and_views_are_those_of_backends() -> None:
