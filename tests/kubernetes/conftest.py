@@ -44,7 +44,7 @@ def server(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ap
 @pytest.fixture
 def namespace(server: ApiServer, request: pytest.FixtureRequest) -> str:
     """A new namespace under Pod Security `restricted`: violations are refused, and warned of."""
-    name = request.node.name.partition("[")[0].replace("_", "-")[-60:].strip("-")
+    name: str = request.node.name.partition("[")[0].replace("_", "-")[-60:].strip("-")
     server.kubectl("create", "namespace", name)
     labels = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]
     server.kubectl("label", "namespace", name, *labels)

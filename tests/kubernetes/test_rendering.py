@@ -72,9 +72,11 @@ def test_without_a_secret_of_the_user_the_chart_has_one_more_object(helm: Helm) 
 
 
 def test_the_objects_fit_the_schemas(helm: Helm) -> None:
-    others = {"Secret", "Ingress", "NetworkPolicy", "PodMonitor"}  # test_server.py
-    for document in helm.template(EVERYTHING):
-        if document["kind"] not in others:
+    documents = helm.template({**EVERYTHING, "clusterSecret": {"existingSecret": ""}})
+    kinds = {document["kind"] for document in documents}
+    assert {"Secret", "Ingress", "NetworkPolicy", "PodMonitor"} <= kinds
+    for document in documents:
+        if document["kind"] != "PodMonitor":  # test_server.py
             assert schema_errors(document) == []
 
 
@@ -131,7 +133,7 @@ def test_names_of_the_ingress_and_of_the_user_are_allowed(helm: Helm) -> None:
     ]
 
 
-def annotations(helm: Helm, values: dict[str, Any]) -> dict[str, dict[str, str]]:
+def pod_annotations(helm: Helm, values: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Of the pods of each workload."""
     return {
         name: document["spec"]["template"]["metadata"]["annotations"]
@@ -157,7 +159,7 @@ def annotations(helm: Helm, values: dict[str, Any]) -> dict[str, dict[str, str]]
 def test_a_change_replaces_the_pods_that_read_it_and_no_others(
     helm: Helm, values: dict[str, Any], replaced: set[str]
 ) -> None:
-    before, after = annotations(helm, {}), annotations(helm, values)
+    before, after = pod_annotations(helm, {}), pod_annotations(helm, values)
     assert {name for name in before if before[name] != after[name]} == replaced
 
 

@@ -149,6 +149,33 @@ def test_copies_are_those_of_the_repository(copy: Path, original: Path) -> None:
     assert copy.read_text() == original.read_text()
 
 
+def merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`values` with `changes`, as Helm merges files of values."""
+    result = dict(values)
+    for name, change in changes.items():
+        inner = result.get(name)
+        if isinstance(inner, dict) and isinstance(change, dict):
+            result[name] = merged(inner, change)
+        else:
+            result[name] = change
+    return result
+
+
+def test_the_values_of_the_page_fit_the_schema() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    examples = [
+        yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
+    ]
+    assert len(examples) >= 5
+    assert [error for example in examples for error in errors(merged(VALUES, example))] == []
+    named = set(re.findall(r"`((?:spark|backend|tls|podMonitor|clusterSecret)\.\w+)[=`]", page))
+    named -= {"tls.crt", "tls.key"}  # entries of Secrets
+    assert named
+    for name in named:
+        section, value = name.split(".")
+        assert value in VALUES[section], name
+
+
 def test_the_chart_has_the_version_of_the_product() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     [version] = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.M)
