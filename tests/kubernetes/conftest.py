@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def server(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ap
 @pytest.fixture
 def namespace(server: ApiServer, request: pytest.FixtureRequest) -> str:
     """A new namespace under Pod Security `restricted`: violations are refused, and warned of."""
-    name: str = request.node.name.partition("[")[0].replace("_", "-")[-60:].strip("-")
+    name = re.sub("[^a-z0-9]+", "-", request.node.name)[-63:].strip("-")
     server.kubectl("create", "namespace", name)
     labels = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]
     server.kubectl("label", "namespace", name, *labels)
