@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import yaml
 
 from backend.instance.settings import Settings
+from spark.health import main as spark_health
+from spark.options import parse
 from tests.support.kubernetes.api_server import run_kubectl
 from tests.support.kubernetes.chart_values import EVERYTHING, LIKE_KUSTOMIZE
 from tests.support.kubernetes.helm import CHART, Helm
@@ -215,3 +218,27 @@ def test_secrets_are_files_of_backends_and_of_spark(helm: Helm) -> None:
             mount = mounts[f"/run/secrets/{name}"]
             assert volumes[mount["name"]]["secret"]["secretName"] == f"queryable-{name}"
             assert mount["readOnly"] is True
+
+
+def test_the_spark_job_accepts_its_command(helm: Helm, tmp_path: Path) -> None:
+    """With the views of the demo; only the folders are others."""
+    (tmp_path / "views.toml").write_text((DEPLOY.parent / "views.toml").read_text())
+    [container] = pod(by_name(helm.template(EVERYTHING)), "StatefulSet queryable-spark")[
+        "containers"
+    ]
+    command = [
+        text.replace("/etc/queryable/", f"{tmp_path}/").replace("/data/", f"{tmp_path}/data/")
+        for text in container["command"]
+    ]
+    assert command[:3] == ["python", "-m", "spark.run"]
+    settings = parse([*command[3:], "--conf", "spark.jars=kafka.jar"])
+    assert settings.conf["spark.master"] == "local[4]"
+    assert settings.views
+    for probe in ("startupProbe", "livenessProbe"):
+        *module, liveness, path = container[probe]["exec"]["command"]
+        assert module == ["python", "-m", "spark.health"]
+        (health := tmp_path / "health.json").write_text(
+            json.dumps({"at": time.time(), "views": {}})
+        )
+        assert f"--health={path}" in container["command"]
+        assert spark_health([liveness, str(health)]) == 0
