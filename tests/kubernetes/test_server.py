@@ -127,8 +127,8 @@ def test_a_pod_knows_the_zone_of_its_node(server: ApiServer, namespace: str) -> 
         "metadata": {"name": "node-1", "labels": {ZONE: "zone-a"}},
     }
     server.kubectl(*APPLY, objects=[node])
-    [backend, *_] = pods(server.helm.template(LIKE_KUSTOMIZE, namespace))
-    assert backend["metadata"]["name"] == "queryable-backend-0"
+    created = pods(server.helm.template(LIKE_KUSTOMIZE, namespace))
+    [backend] = [pod for pod in created if pod["metadata"]["name"] == "queryable-backend-0"]
     server.kubectl(*APPLY, objects=[backend])
     binding = {
         "apiVersion": "v1",

@@ -35,7 +35,7 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [tools / "kubectl", *arguments],
-        input="\n---\n".join(map(json.dumps, objects or [])), env={"HOME": str(tools)},
+        input="\n".join(map(json.dumps, objects or [])), env={"HOME": str(tools)},
         capture_output=True, text=True, timeout=_COMMAND_S, check=False,
     )  # fmt: skip
 
