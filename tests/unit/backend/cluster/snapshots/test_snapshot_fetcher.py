@@ -153,7 +153,7 @@ def test_a_copy_that_is_not_needed_any_more_is_abandoned_before_the_next_one(
     source.respond = whole
     setup.snapshot_fetcher.keep(set())
     setup.wait()
-    assert "it is not needed any more" in caplog.text
+    assert "it is no longer needed" in caplog.text
     assert (source.asked, other.asked) == ([0, 0], [])
     check_installed(setup)
 

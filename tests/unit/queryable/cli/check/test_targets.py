@@ -132,6 +132,7 @@ def test_files_of_settings(folder: Path) -> None:
     assert "Cannot read missing: No such file" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_serve_runs_with(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from local.serve import write_settings
 
