@@ -37,6 +37,8 @@ _NUMBERS_PLACEHOLDER = re.compile(
 )
 _ENVELOPES = ({"op", "after"}, {"op", "source", "ts_ms"})
 """The members of an envelope. Protobuf's JSON leaves out those that are not set."""
+_ROW_SCHEMA = b'.Value"'
+"""The end of the name of a row's schema."""
 _ROWS = ("c", "u", "r")
 _TRANSACTION = {"status", "id", "event_count", "data_collections", "ts_ms"}
 _HEARTBEAT = {"ts_ms"}
@@ -63,6 +65,18 @@ def read_change(document: bytes) -> Row:
 def is_envelope(parts: dict[str, bytes]) -> bool:
     """Whether these are the members of an event that was not flattened."""
     return any(names <= parts.keys() for names in _ENVELOPES)
+
+
+def has_row_schema(document: bytes) -> bool:
+    """Whether Kafka Connect's schema of a row, or of a deleted row, is next to it in the document.
+    Debezium names it after the table, with `.Value` at the end."""
+    if _ROW_SCHEMA not in document:
+        return False
+    parts = members(document)
+    if parts.keys() != connect.MEMBERS:
+        return False
+    name = members(parts["schema"]).get("name", b"")
+    return name.endswith(_ROW_SCHEMA)
 
 
 def _is_marker(parts: dict[str, bytes]) -> bool:
@@ -112,8 +126,8 @@ def _text(written: bytes) -> str:
 
 def _complete(row: bytes) -> bytes:
     """Return the row. Raises ValueError if it has a placeholder."""
-    if _has_placeholder(row):
-        names = [name for name, value in members(row).items() if _has_placeholder(value)]
+    if has_placeholder(row):
+        names = [name for name, value in members(row).items() if has_placeholder(value)]
         raise ValueError(
             f"{', '.join(names)}: the value is unavailable: the database did not send it "
             "(PostgreSQL's TOAST). Set REPLICA IDENTITY FULL for the table, and Debezium's "
@@ -122,7 +136,8 @@ def _complete(row: bytes) -> bytes:
     return row
 
 
-def _has_placeholder(written: bytes) -> bool:
+def has_placeholder(written: bytes) -> bool:
+    """Whether JSON has the placeholder of a value that the database did not send."""
     return any(placeholder in written for placeholder in _PLACEHOLDERS) or (
         b"118" in written and _NUMBERS_PLACEHOLDER.search(written) is not None
     )

@@ -63,7 +63,7 @@ def _unread_deletions(
         return
     yield warning(
         f"view {view.name}",
-        f"topic {topic}: {found.reason}: deleted rows are answered as if they were there",
+        f"topic {topic}: {found.reason}: {found.effect}",
         f"set {found.field} = {found.toml} in {where}",
     )
 

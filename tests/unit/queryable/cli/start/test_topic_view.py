@@ -150,7 +150,7 @@ def test_a_record_is_shown_on_one_line(key: bytes, value: bytes | None, shown: s
         ("create", "with_schema", 'unwrap = "debezium"  # 50 of 51 values have op'),
         ("rewrite: create", "value", 'unwrap = "debezium"  # 50 of 51 values have __deleted'),
         ("tombstone: create", "value", "null_deletes = true  # 1 of 51 values are null"),
-        ("tombstone: create", "with_schema", "null_deletes = true  # 1 of 51 values are null"),
+        ("tombstone: create", "numeric", "null_deletes = true  # 1 of 51 values are null"),
     ],
 )
 def test_deletions_of_debezium_are_proposed(name: str, form: str, line: str) -> None:
@@ -166,6 +166,37 @@ def test_deletions_of_debezium_are_proposed(name: str, form: str, line: str) -> 
     [warning] = findings(without, PARTITIONS, COMPACT, sample, NO_SCHEMAS)
     assert "deleted rows are answered as if they were there" in warning.message
     assert warning.action == f"set {line.partition('  #')[0]} in [views.customers]"
+
+
+def test_rows_of_debezium_with_their_schemas_are_proposed() -> None:
+    """Regression: `init` proposed null_deletes at most, and each row was answered with the schema
+    of its table next to it."""
+    found = {case.name: case.value for case in cases() if case.form == "with_schema"}
+    line = 'unwrap = "debezium"  # 51 of 51 values have the schema of a row'
+    for last in ("tombstone: create", "tombstone: delete"):  # with and without deletions
+        sample = records("murmur2", found["tombstone: create"] or b"")
+        sample.append(sample[0]._replace(value=found[last]))
+        text = topic_entry("customers", PARTITIONS, COMPACT, sample, no_answer, NO_SCHEMAS)
+        assert line in text
+        assert list(findings(text, PARTITIONS, COMPACT, sample, NO_SCHEMAS)) == []
+        without = text.replace("unwrap =", "# ")
+        [warning] = findings(without, PARTITIONS, COMPACT, sample, NO_SCHEMAS)
+        assert "answers have the schema next to the row" in warning.message
+        assert warning.action == 'set unwrap = "debezium" in [views.customers]'
+
+
+@pytest.mark.parametrize("what", ["text", "bytes"])
+def test_placeholders_of_flattened_rows_are_noticed(what: str) -> None:
+    """Regression: the placeholder was answered as if the database had it."""
+    found = {(case.name, case.form): case.value for case in cases()}
+    sample = records("murmur2", found["tombstone: create", "value"] or b"")
+    value = found[f"tombstone: unavailable {what}", "value"]
+    sample.append(sample[0]._replace(value=value))
+    text = topic_entry("customers", PARTITIONS, COMPACT, sample, no_answer, NO_SCHEMAS)
+    assert 'unwrap = "debezium"  # 1 of 51 values have a placeholder of Debezium' in text
+    without = text.replace("unwrap =", "# ")
+    [warning] = findings(without, PARTITIONS, COMPACT, sample, NO_SCHEMAS)
+    assert "placeholders are answered as if they were values" in warning.message
 
 
 def test_no_deletions_are_proposed_for_other_values() -> None:
