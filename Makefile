@@ -20,7 +20,7 @@ export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run promtool packages packages-test packages-bench jars demo test tests lint types unit up down bench faults soak pipelines attacks images compose-test producers-test brokers-test clients-test chart-test fuzz docs lock sbom format clean
+.PHONY: help setup setup-run promtool packages packages-test packages-bench jars demo test tests lint types unit up down bench faults soak pipelines attacks images compose-test producers-test brokers-test clients-test cdc-test chart-test fuzz docs lock sbom format clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -138,6 +138,9 @@ clients-test: setup ## generate clients from /openapi.json, compile them and rea
 
 chart-test: $(INSTALLED) ## check the Helm chart with Helm and a Kubernetes API server, which Go builds
 	@PYTHON=$(BIN)/python tests/kubernetes/run $(TESTS)
+
+cdc-test: setup ## compare views with tables: PostgreSQL, Debezium in Kafka Connect, a schema registry
+	@$(BIN)/python -m pytest -rs tests/change_data $(TESTS)
 
 # Only `fuzz` needs Atheris, so the other targets do not install it.
 $(FUZZ_INSTALLED): requirements/fuzz.lock | $(INSTALLED)

@@ -36,7 +36,8 @@ class Apicurio:
     """Runs on a port of its own, with its data in memory."""
 
     def __init__(self, port: int) -> None:
-        self.url = f"http://{LOOPBACK}:{port}{_API}"
+        self.home = f"http://{LOOPBACK}:{port}"
+        self.url = f"{self.home}{_API}"
 
     def register(self, subject: str, schema_type: str, text: str) -> int:
         """The id of the schema."""

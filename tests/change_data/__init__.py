@@ -1,0 +1,1 @@
+"""Change data capture with PostgreSQL, Debezium and Kafka Connect: `make cdc-test`."""

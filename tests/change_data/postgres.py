@@ -1,0 +1,151 @@
+"""A PostgreSQL server of Debian's package, with logical decoding, on a port of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from local.errors import tail
+from local.ports import LOOPBACK, free_ports
+from local.processes import end, spawn
+from local.waiting import wait_until
+
+USER = "postgres"
+_TIMEOUT = 60.0  # s
+_STOP = 10.0  # s: then SIGTERM and SIGKILL
+_OPTIONS = {
+    "listen_addresses": LOOPBACK,
+    "unix_socket_directories": "",
+    "wal_level": "logical",
+    "max_wal_senders": "20",
+    "max_replication_slots": "20",
+    "fsync": "off",
+}
+
+
+class MissingPostgres(Exception):
+    """PostgreSQL is not installed, or no user can run it. The text says what to do."""
+
+
+class Postgres:
+    """A server that runs. `programs`: the folder of `psql`."""
+
+    def __init__(self, programs: Path, port: int) -> None:
+        self._programs = programs
+        self.port = port
+
+    def run(self, sql: str) -> str:
+        """The output of psql, unaligned and without headings. Several statements are one
+        transaction. AssertionError with the message of the server."""
+        options = ("-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-1", "-f", "-")
+        where = ("-h", LOOPBACK, "-p", str(self.port), "-U", USER, "postgres")
+        done = subprocess.run(
+            [str(self._programs / "psql"), *options, *where],
+            input=sql,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT,
+            env={**os.environ, "PGTZ": "UTC"},
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def rows(self, select: str) -> list[dict[str, Any]]:
+        """The rows of a query, as PostgreSQL writes them as JSON."""
+        lines = self.run(f"select row_to_json(queried) from ({select}) queried;").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def _answers(self) -> bool:
+        with suppress(AssertionError):
+            return self.run("select 1;").strip() == "1"
+        return False
+
+
+@contextmanager
+def postgres(log: Path) -> Iterator[Postgres]:
+    """Runs a server with an empty database. Raises MissingPostgres."""
+    programs = _programs()
+    user = _user()
+    [port] = free_ports(1)
+    # not in the folder of the test, which only its own user may enter
+    folder = Path(tempfile.mkdtemp(prefix="queryable-postgres-"))
+    try:
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        data = folder / "data"
+        _initialize(programs, data, user)
+        options = [word for name, value in _OPTIONS.items() for word in ("-c", f"{name}={value}")]
+        command = [str(programs / "postgres"), "-D", str(data), "-p", str(port), *options]
+        process = spawn([*_as(user), *command], log, cwd=folder)
+        server = Postgres(programs, port)
+        try:
+
+            def is_ready() -> bool:
+                assert process.poll() is None, tail(log.read_text())
+                return server._answers()
+
+            wait_until(is_ready, _TIMEOUT, "PostgreSQL to answer", 0.2)
+            yield server
+        finally:
+            process.send_signal(signal.SIGINT)  # ends without waiting for its clients
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP)
+            end(process, _STOP)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _programs() -> Path:
+    """The folder of the newest version that is installed. Debian does not have it on the PATH."""
+    servers = Path("/usr/lib/postgresql").glob("*/bin/postgres")
+    found = sorted(servers, key=lambda path: int(re.sub(r"\D", "", path.parts[4]) or 0))
+    if found:
+        return found[-1].parent
+    on_path = shutil.which("postgres")
+    if on_path is None or shutil.which("psql") is None:
+        raise MissingPostgres("PostgreSQL is not installed: apt-get install postgresql")
+    return Path(on_path).resolve().parent
+
+
+def _user() -> pwd.struct_passwd:
+    """The user that runs the server: PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return pwd.getpwuid(os.geteuid())
+    if shutil.which("setpriv") is None:
+        raise MissingPostgres("PostgreSQL does not run as root, and setpriv is not installed")
+    for name in (USER, "nobody"):
+        with suppress(KeyError):
+            return pwd.getpwnam(name)
+    raise MissingPostgres("PostgreSQL does not run as root, and there is no other user to run it")
+
+
+def _as(user: pwd.struct_passwd) -> list[str]:
+    """The start of a command that runs as the user, and ends with the process that started it."""
+    if os.geteuid() == user.pw_uid:
+        return []
+    ids = (f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups")
+    return ["setpriv", *ids, "--pdeathsig=TERM"]
+
+
+def _initialize(programs: Path, data: Path, user: pwd.struct_passwd) -> None:
+    options = ("--username", USER, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+    done = subprocess.run(
+        [*_as(user), str(programs / "initdb"), "-D", str(data), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=_TIMEOUT,
+        cwd=data.parent,
+    )
+    assert done.returncode == 0, tail(done.stdout + done.stderr)
