@@ -10,17 +10,19 @@ FRAME = 5
 """The size of the frame (bytes). What the format writes comes after it."""
 
 
-def id_header(part: str) -> str:
-    """The record header of Confluent's serializers that write the schema id there, without a frame.
-    `part`: "key" or "value"."""
-    return f"__{part}_schema_id"
+def id_headers(part: str) -> frozenset[str]:
+    """The record headers in which serializers write the schema id, without a frame: Confluent's
+    can, and Apicurio's do so by default. `part`: "key" or "value"."""
+    apicurio = f"apicurio.{part}."
+    return frozenset((f"__{part}_schema_id", f"{apicurio}globalId", f"{apicurio}contentId"))
 
 
-HEADERS = frozenset(map(id_header, ("key", "value")))
+HEADERS = id_headers("key") | id_headers("value")
 
 ID_IN_HEADER = (
-    "The schema id is in a record header, as Confluent's serializers can write it: such ids are "
-    "not read. Set the schema to a file. JSON needs no schema"
+    "The schema id is in a record header: such ids are not read. Let the serializers write it into "
+    "keys and values (Apicurio: apicurio.registry.headers.enabled=false), or set the schema to a "
+    "file. JSON needs no schema"
 )
 
 _MAX_ID = 2**31 - 1  # registries have ids in Java's int

@@ -1,4 +1,4 @@
-"""Checks whether deletions among the sampled values are read as such. No I/O."""
+"""Checks whether rows and deletions among the sampled values are read as such. No I/O."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_rows(
     if codec.needs_schemas:
         codec = FORMATS[codec.name].codec_with(CONFLUENT, schemas)
     rule = RowRule(view.unwrap, bool(view.null_deletes))
-    yield from _unread_deletions(view, view.topic, rule, codec, sample, view_table(view.name))
+    yield from _unread_rows(view, view.topic, rule, codec, sample, view_table(view.name))
 
 
 def check_sources(view: View, topic: str, sample: Sequence[SampledRecord]) -> Iterator[Finding]:
@@ -42,10 +42,10 @@ def check_sources(view: View, topic: str, sample: Sequence[SampledRecord]) -> It
         if source == topic:
             is_framed = rule is not None and rule.is_framed
             codec = FORMATS["json"].codec_with(CONFLUENT if is_framed else None, None)
-            yield from _unread_deletions(view, topic, rule or RowRule(), codec, sample, where)
+            yield from _unread_rows(view, topic, rule or RowRule(), codec, sample, where)
 
 
-def _unread_deletions(
+def _unread_rows(
     view: View,
     topic: str,
     rule: RowRule,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 
-from model.formats.frames import ID_IN_HEADER, id_header
+from model.formats.frames import ID_IN_HEADER, id_headers
 from model.formats.registry import FORMATS
 from queryable.cli.inspection.durations import DAY, duration_text
 from queryable.cli.inspection.formats import infer_format
@@ -58,7 +58,9 @@ def _infer_format(
     with_schemas: WithSchemas,
 ) -> Inference:
     inferred = _unless_few(infer_format(samples, is_key=what == "key"), len(records))
-    if any(id_header(what) in record.headers for record in records) and not _is_json(inferred):
+    names = id_headers(what)
+    is_in_header = any(not names.isdisjoint(record.headers) for record in records)
+    if is_in_header and not _is_json(inferred):
         # Avro and Protobuf may look like text or numbers
         inferred = Inference(None, Confidence.GUESS, ID_IN_HEADER)
     return with_schemas(what, inferred, samples)
