@@ -14,6 +14,7 @@ from queryable.cli.inspection.inference import Confidence, Inference
 from queryable.cli.values import printable
 
 _MAX_SHOWN = 40  # characters
+_UNWRAP = "see docs/reference/change-data.md#debezium"
 
 
 class Misfit(NamedTuple):
@@ -21,6 +22,8 @@ class Misfit(NamedTuple):
 
     raw: bytes
     reason: str
+    is_row: bool = False
+    """Whether the format is right, and `unwrap` refuses the value. The reason says what to do."""
 
 
 def format_finding(
@@ -42,7 +45,8 @@ def format_finding(
     if _is_other(view, what, inferred):
         likely = f"look like {inferred.value} ({inferred.reason})"
         message += f"; they {likely if inferred.value is not None else f'are {inferred.reason}'}"
-    return wrong(subject, message, _action(view, what, inferred))
+    action = _UNWRAP if misfits[0].is_row else _action(view, what, inferred)
+    return wrong(subject, message, action)
 
 
 def _is_other(view: View, what: str, inferred: Inference) -> bool:

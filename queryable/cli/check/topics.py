@@ -121,11 +121,14 @@ def _misfit(view: View, record: SampledRecord) -> Misfit | None:
         return None
     try:
         _validate(view.record_codec, record.value)
-        if view.row_reader is not None and not view.record_codec.needs_schemas:
-            view.row_reader(record.value)
     except ValueError as error:
         has_header = not HEADERS.isdisjoint(record.headers)
         return Misfit(record.value, f"{error}. {ID_IN_HEADER}" if has_header else str(error))
+    try:
+        if view.row_reader is not None and not view.record_codec.needs_schemas:
+            view.row_reader(record.value)
+    except ValueError as error:
+        return Misfit(record.value, str(error), is_row=True)
     return None
 
 

@@ -80,6 +80,8 @@ def test_values_that_have_no_row() -> None:
     sample = [SampledRecord(0, 1, b"k", value, {}) for value in values]
     [_, finding, _] = check_records(view, 1, sample)
     assert finding.message.startswith("3 of 6 values of topic t do not fit")
+    assert "skip truncates in Debezium" in finding.message
+    assert "docs/reference/change-data.md#debezium" in finding.action, "the format is right"
 
 
 def test_deletions_in_the_topics_of_a_derived_view() -> None:
