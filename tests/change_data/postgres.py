@@ -23,6 +23,8 @@ from local.waiting import wait_until
 USER = "postgres"
 _TIMEOUT = 60.0  # s
 _STOP = 10.0  # s: then SIGTERM and SIGKILL
+# without the variables that psql reads
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 _OPTIONS = {
     "listen_addresses": LOOPBACK,
     "unix_socket_directories": "",
@@ -56,7 +58,7 @@ class Postgres:
             text=True,
             check=False,
             timeout=_TIMEOUT,
-            env={**os.environ, "PGTZ": "UTC"},
+            env={**_ENVIRONMENT, "PGTZ": "UTC"},
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -76,15 +77,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
         pytest.skip(str(error))
     if shutil.which("mvn") is None:
         pytest.skip("Maven, which fetches Debezium, is not installed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("PGSERVICE", raising=False)
+    with ExitStack() as stack:
         try:
-            running = postgres(tmp_path_factory.mktemp("postgres") / "postgres.log")
-            with running as server:
-                server.run(CREATE)
-                yield server
+            log = tmp_path_factory.mktemp("postgres") / "postgres.log"
+            running = stack.enter_context(postgres(log))
         except MissingPostgres as missing:
             pytest.skip(str(missing))
+        running.run(CREATE)
+        yield running
 
 
 @pytest.fixture(scope="module")
