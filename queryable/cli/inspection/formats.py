@@ -101,9 +101,10 @@ def _framed(samples: Sequence[bytes]) -> Inference | None:
         return Inference("json", confidence, reason, CONFLUENT)
     reason = f"framed by Confluent's serializers, {schemas}"
     are_likely = all(_ends_in_varint(raw) or _ends_in_field(raw) for raw in framed)
-    if _sizes(samples) != {8} or (are_likely and len(set(framed)) >= _ENOUGH_ENDS):
+    are_many = len(set(framed)) >= _ENOUGH_ENDS
+    if _sizes(samples) != {8} or (are_likely and are_many):
         return Inference(None, Confidence.LIKELY, reason, CONFLUENT, ids)
-    if not are_likely and len({raw[FRAME] for raw in framed}) > 1:
+    if not are_likely and are_many and len({raw[FRAME] for raw in framed}) > 1:
         return None
     return Inference(
         "int64", Confidence.GUESS, f"all are integers of 8 bytes, or {reason}", schema_ids=ids

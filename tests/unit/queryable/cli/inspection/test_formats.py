@@ -97,6 +97,14 @@ def test_frames_are_not_mistaken_for_integers() -> None:
         assert "or framed by Confluent's serializers, schema 7" in found.reason
 
 
+def test_a_few_frames_of_8_bytes_may_be_rows() -> None:
+    """Regression: rows (1, 0) and (99, null), as Kafka Connect writes them in Avro, were integers
+    for certain, and the registry was not asked."""
+    samples = [bytes.fromhex(each) for each in ("0000000007020200", "0000000007c60100")]
+    found = infer_format(samples, is_key=False)
+    assert (found.value, found.confidence, found.schema_ids) == ("int64", Confidence.GUESS, (7,))
+
+
 def test_integers_are_not_mistaken_for_frames() -> None:
     for numbers in (
         range(1_700_000_000_000, 1_700_000_000_000 + 500 * 65_536, 65_536),  # times
