@@ -64,9 +64,9 @@ _DAYS = (
     "from unnest({0}) each) end"
 )
 _SPAN = (
-    "case when {0} is not null then format('P%sY%sM%sDT%sH%sM%sS', extract(year from {0}), extract(month from {0}), "
-    "extract(day from {0}), extract(hour from {0}), extract(minute from {0}), "
-    "trim_scale(extract(second from {0}))) end"
+    "case when {0} is not null then format('P%sY%sM%sDT%sH%sM%sS', "
+    "extract(year from {0}), extract(month from {0}), extract(day from {0}), "
+    "extract(hour from {0}), extract(minute from {0}), trim_scale(extract(second from {0}))) end"
 )
 COLUMNS = (
     Column("name", "text", ("'a'", "E'ü \\\\ \"q\"\\n€ 😀'")),

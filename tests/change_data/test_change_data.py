@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +56,11 @@ class Pipeline:
             )
         lines = map(json.loads, listing.body.splitlines())
         return {line["key"]: line["value"] for line in lines if "key" in line}
+
+    def wait_for_all(self, variant: Variant, table: str, rows: Mapping[str, Any]) -> None:
+        """Wait until the view has these rows and no others."""
+        what = f"the rows of {table} of {variant.name}"
+        wait_until(lambda: self.rows(variant, table) == rows, _TIMEOUT, what)
 
     def wait_for(self, variant: Variant, table: str, key: str, row: Any) -> None:
         """Wait until the row is in the view; None: until it is not."""
@@ -235,9 +240,5 @@ def test_connect_is_killed_and_restarted(pipeline: Pipeline) -> None:
         expected = rows(server, "lines", variant)
         last = "0,6f9619ff-8b86-d011-b42d-00cf4fc964ff"
         pipeline.wait_for(variant, "lines", last, expected[last])
-        wait_until(
-            lambda v=variant, e=expected: pipeline.rows(v, "lines") == e,
-            _TIMEOUT,
-            f"the rows of {variant.name}",
-        )
+        pipeline.wait_for_all(variant, "lines", expected)
         assert pipeline.count(variant, "lines") == len(expected)
