@@ -48,7 +48,8 @@ class DeadLetters:
         librdkafka: Librdkafka = LIBRDKAFKA,
     ) -> None:
         self._librdkafka = librdkafka
-        self._settings = dict(client_settings)
+        # librdkafka would log each of the attempts to connect; `send` logs each failure
+        self._settings = {**client_settings, "log_level": 0}
         self._timeout = timeout
         self._producer: Producer | None = None
         self._topics: set[str] = set()

@@ -335,7 +335,7 @@ def test_each_difference_in_the_docs(
         assert stores.ask("kv/nothing", TEXT).json["code"] == "view-not-found"
 
     differences = {
-        "a partition that nobody answers for": partitions,
+        "a partition that no instance answers for": partitions,
         "a key of a changelog with values in several partitions": ambiguous,
         "expired entries": expired,
         "`count`": counted,
