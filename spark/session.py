@@ -33,7 +33,9 @@ ARCHIVE = Path(sys.prefix) / "spark.jsa"
 # The threads of a concurrent collector and of the optimizing compiler would compete with tasks.
 # Without that compiler the JVM has 48 MB for compiled code, which the code that Spark generates for
 # ten views fills within minutes. Then the JVM stops compiling. The usual size is 240 MB.
-ON_FEW_CORES = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+# Spark looks through the error of a stream that was stopped with a pattern that needs 0.5 KB of the
+# thread's stack for each character. The memory of a stack is used only when it is needed.
+ON_FEW_CORES = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xss32m"
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 _DEFAULTS = {

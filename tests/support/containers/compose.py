@@ -66,18 +66,20 @@ class Compose:
         except TimedOut as error:
             raise AssertionError(f"{error} Its log ends with:\n{self.log(service)}") from None
 
-    def log(self, service: str) -> str:
-        """The last 50 lines."""
+    def log(self, service: str, lines: str = "50") -> str:
+        """The last lines; "all": all of them."""
         done = subprocess.run(
-            ["docker", "logs", "--tail", "50", self.container(service)],
+            ["docker", "logs", "--tail", lines, self.container(service)],
             env=self.engine.environment, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         return done.stdout + done.stderr
 
     def processes(self, service: str) -> list[Path]:
         """/proc/PID of each process in a container; its first process is the first."""
+        first = self.engine.inspect(self.container(service))["State"]["Pid"]
         lines = self.engine.docker("top", self.container(service), "-eo", "pid").split()[1:]
-        return [Path("/proc") / pid for pid in sorted(lines, key=int)]
+        # numbers of processes start again at the low ones
+        return [Path("/proc") / pid for pid in sorted(lines, key=lambda pid: int(pid) != first)]
 
     def execute(self, service: str, *command: str) -> str:
         """The output of a command in a container. AssertionError if it fails."""
