@@ -33,9 +33,10 @@ ARCHIVE = Path(sys.prefix) / "spark.jsa"
 # The threads of a concurrent collector and of the optimizing compiler would compete with tasks.
 # Without that compiler the JVM has 48 MB for compiled code, which the code that Spark generates for
 # ten views fills within minutes. Then the JVM stops compiling. The usual size is 240 MB.
+ON_FEW_CORES = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # Spark looks through the error of a stream that was stopped with a pattern that needs 0.5 KB of the
 # thread's stack for each character. The memory of a stack is used only when it is needed.
-ON_FEW_CORES = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xss32m"
+_STACK_SIZE = "-Xss32m"
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 _DEFAULTS = {
@@ -109,9 +110,9 @@ def settings(
     if jars:
         chosen.setdefault("spark.jars", ",".join(str(jar) for jar in jars))
     logging_options = f"-Dlog4j2.configurationFile={LOG_CONFIG} -Dqueryable.log.level={log_level}"
-    java_options = chosen.get("spark.driver.extraJavaOptions", "")
+    # the last one of several such options counts, so the user's option wins
+    java_options = f"{_STACK_SIZE} {chosen.get('spark.driver.extraJavaOptions', '')}"
     if temporary is not None:
-        # the last one of several such options counts, so the user's option wins
         java_options = f'"-Djava.io.tmpdir={temporary}" {java_options}'
     chosen["spark.driver.extraJavaOptions"] = f"{java_options} {logging_options}".strip()
     return chosen | spark_values()

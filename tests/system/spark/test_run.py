@@ -251,6 +251,17 @@ def test_the_class_archive_is_used_if_it_exists(
     assert str(archive) not in session_settings({"spark.master": "spark://a:1"}, [])[name]
 
 
+@pytest.mark.parametrize("master", ["local[2]", "spark://a:1"])
+def test_each_driver_has_large_stacks_unless_the_user_says_otherwise(master: str) -> None:
+    """Regression: a driver of a cluster, and one with options of the user, had small ones."""
+    name = "spark.driver.extraJavaOptions"
+    for given in ({}, {name: "-Xfoo"}, {name: "-Xss4m"}):
+        options = session_settings({"spark.master": master, **given}, [])[name].split()
+        stacks = [option for option in options if option.startswith("-Xss")]
+        # the last one counts
+        assert stacks == ["-Xss32m", *(option for option in given.values() if "ss" in option)]
+
+
 def test_help_has_examples_and_fits_the_terminal() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "spark.run", "--help"],
