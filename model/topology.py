@@ -350,4 +350,4 @@ def below_replicas(view: Mapping[str, Any]) -> list[Mapping[str, Any]]:
          "placement": [{"partition", "answered_by": [id]}]}
     """
     replicas = view["replicas"]
-    return [each for each in view["placement"] if len(each["answered_by"]) < replicas]
+    return [placed for placed in view["placement"] if len(placed["answered_by"]) < replicas]

@@ -306,8 +306,7 @@ class _PendingOffsets:
 
 
 def _os_error(cause: str) -> OSError:
-    """Raises TimeoutError if there was no answer, PermissionError if the brokers deny it, else
-    OSError."""
+    """TimeoutError if there was no answer, PermissionError if the brokers deny it, else OSError."""
     kind = cause.partition(":")[0]
     if kind == "TimeoutException":
         return TimeoutError(cause)

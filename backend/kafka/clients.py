@@ -87,6 +87,6 @@ def is_final(error: KafkaError) -> bool:
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Whether an idempotent producer is no longer of use, for example because the brokers have
+    """Whether an idempotent producer can no longer be used, for example because the brokers have
     lost its last records."""
     return error.fatal() or error.code() == KafkaError._FATAL

@@ -1,5 +1,5 @@
-"""OAuth tokens for kafka-python: from a function, or from a token endpoint, of which it has no
-client, unlike librdkafka."""
+"""OAuth tokens for kafka-python. They come from a function or from a token endpoint. Unlike
+librdkafka, kafka-python has no client for a token endpoint."""
 
 from __future__ import annotations
 

@@ -122,14 +122,12 @@ class Broker:
 
         try:
             wait_until(answers, timeout, f"the broker on {self.bootstrap_servers}")
-        except TimedOut as error:
+        except BaseException as error:
             self.kill()
-            raise LocalError(
-                f"{error} Last lines of {self.log_path}:\n{tail(self._log())}"
-            ) from None
-        except BaseException:
-            self.kill()
-            raise
+            if not isinstance(error, TimedOut):
+                raise
+            lines = tail(self._log())
+            raise LocalError(f"{error} Last lines of {self.log_path}:\n{lines}") from None
 
     def check(self) -> None:
         """Raises ``LocalError`` with the last log lines if the broker has ended."""

@@ -4,7 +4,6 @@ written: each row is the one that PostgreSQL has."""
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,14 +12,13 @@ from urllib.parse import quote
 
 import pytest
 
-from local.errors import LocalError
 from local.kafka.broker import Broker
-from local.kafka.java import find_java
 from local.waiting import wait_until
 from tests.change_data.connect import Connect
 from tests.change_data.postgres import MissingPostgres, Postgres, postgres
 from tests.change_data.tables import CHANGE, CREATE, KEYS, rows
 from tests.change_data.variants import VARIANTS, Variant
+from tests.others.programs import need, need_java
 from tests.others.tool import run_queryable
 from tests.support.client import Client, Response
 from tests.support.plugins.fixtures import Deploy
@@ -76,12 +74,8 @@ class Pipeline:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    try:
-        find_java()
-    except LocalError as error:
-        pytest.skip(str(error))
-    if shutil.which("mvn") is None:
-        pytest.skip("Maven, which fetches Debezium, is not installed")
+    need_java()
+    need("mvn")
     with ExitStack() as stack:
         try:
             log = tmp_path_factory.mktemp("postgres") / "postgres.log"

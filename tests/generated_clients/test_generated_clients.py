@@ -23,10 +23,10 @@ from tests.generated_clients.tools import (
     REDOCLY,
     TYPESCRIPT,
     generate,
-    need,
     npm_program,
     run,
 )
+from tests.others.programs import need
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-
-import pytest
 
 from local.errors import tail
 from local.kafka.jars import JarSet, resolve
 from local.kafka.java import find_java
 from model.machine.cache import cache_folder
+from tests.others.programs import need
 
 PROGRAMS = Path(__file__).with_name("programs")
 REDOCLY = "@redocly/cli@2.11.1"
@@ -41,13 +39,6 @@ JAVA_CLIENT = JarSet(
     sums=Path(__file__).with_name("java-client-jars.sha256"),
 )
 _TIMEOUT = 900.0  # s: the first time, packages are fetched
-
-
-def need(*programs: str) -> None:
-    """Skip the test if a program is missing."""
-    for program in programs:
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
 
 
 def run(folder: Path, *command: str | Path, environment: Mapping[str, str] | None = None) -> str:

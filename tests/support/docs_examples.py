@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,19 @@ RUN_BY = re.compile(r"^<!-- run by (\S+) -->\n```console\n(.*?)^```$", re.M | re
 COMMANDS_RUN_BY = re.compile(r"^<!-- run by (\S+) -->\n```sh\n(.*?)^```$", re.M | re.S)
 """Commands with curl that another test runs: its file, and the block."""
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)
+
+
+def shell_environment(url: str) -> dict[str, str]:
+    """The environment of a shell in which `queryable` is the console script of this checkout.
+    `url`: of the server."""
+    scripts = Path(sys.executable).parent
+    return {
+        **os.environ,
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "QUERYABLE_URL": url,
+        "QUERYABLE_CONFIG": "/dev/null",
+    }
 
 
 @dataclass(frozen=True)

@@ -194,10 +194,10 @@ def check_shared_topics(views: Sequence[View]) -> Iterator[Finding]:
     by_topic: dict[str, list[View]] = {}
     for view in views:
         by_topic.setdefault(view.topic, []).append(view)
-    for topic, views in by_topic.items():
-        partitioners = {v.partitioner for v in views if v.partitioner != ANY_PARTITION}
+    for topic, sharing in by_topic.items():
+        partitioners = {v.partitioner for v in sharing if v.partitioner != ANY_PARTITION}
         if len(partitioners) > 1:
-            listed = ", ".join(f"{view.name} {view.partitioner}" for view in views)
+            listed = ", ".join(f"{view.name} {view.partitioner}" for view in sharing)
             yield wrong(
                 f"topic {topic}",
                 f"its views have different partitioners: {listed}",

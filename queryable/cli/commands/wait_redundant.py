@@ -83,9 +83,9 @@ def _answer(document: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, Any
     """The JSON of the command. `document`: of the admin page."""
     views = document["views"]
     running = {
-        each["id"]
-        for each in document["instances"]
-        if each["in_topology"] and each["state"] == _RUNNING
+        instance["id"]
+        for instance in document["instances"]
+        if instance["in_topology"] and instance["state"] == _RUNNING
     }
     absent = [name for name in dict.fromkeys(wanted) if name not in running]
     empty = [view["name"] for view in views if not view["placement"]]
@@ -117,10 +117,10 @@ def _missing(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name} does not run in this deployment"
     for name in answer["without_partitions"]:
         yield f"view {name} has no partitions: its topic does not exist"
-    for each in answer["below"]:
-        able = each["answered_by"]
+    for partition in answer["below"]:
+        able = partition["answered_by"]
         names = f" ({', '.join(able)})" if able else ""
         yield (
-            f"view {each['view']}, partition {each['partition']}: {len(able)} of "
-            f"{each['replicas']} replicas answer{names}"
+            f"view {partition['view']}, partition {partition['partition']}: {len(able)} of "
+            f"{partition['replicas']} replicas answer{names}"
         )

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from local.errors import LocalError
 from local.kafka.broker import Broker, quiet_admin
-from local.kafka.java import find_java
 from local.kafka.topics import Topic, create_topics
 from local.waiting import wait_until
 from tests.others.brokers.running import broker_of
 from tests.others.brokers.versions import JAR_SETS
+from tests.others.programs import need, need_java
 from tests.others.tool import run_queryable, views_by_init
 from tests.support.backends import Backend
 from tests.support.client import Client, Response, key_path
@@ -33,12 +31,8 @@ PATHS = {key_path(TOPIC, key): value for key, value in TABLE.items()}
 
 @pytest.fixture(params=JAR_SETS)
 def version(request: pytest.FixtureRequest) -> str:
-    try:
-        find_java()
-    except LocalError as error:
-        pytest.skip(str(error))
-    if shutil.which("mvn") is None:
-        pytest.skip("Maven, which fetches the broker's jars, is not installed")
+    need_java()
+    need("mvn")
     return str(request.param)
 
 

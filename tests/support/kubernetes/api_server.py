@@ -69,7 +69,7 @@ class ApiServer:
             "kube-apiserver",
             f"--etcd-servers={etcd}", f"--cert-dir={self._folder}/certificates",
             f"--bind-address={LOOPBACK}", f"--secure-port={port}",
-            # it never publishes its own address, which nobody but this machine could reach
+            # it never publishes its own address, which only this machine could reach
             f"--advertise-address={LOOPBACK}", "--endpoint-reconciler-type=none",
             "--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=RBAC",
             f"--token-auth-file={self._folder}/tokens.csv",

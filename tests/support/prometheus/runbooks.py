@@ -6,16 +6,20 @@ with only `…` for any lines, a number other than 0 for any other than 0, and 0
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from local.errors import LocalError
 from local.waiting import wait_until
-from tests.support.docs_examples import ROOT, RUN_BY, Example, examples_run_by
+from tests.support.docs_examples import (
+    ROOT,
+    RUN_BY,
+    Example,
+    examples_run_by,
+    shell_environment,
+)
 from tests.system.queryable.terminal import run_in_terminal
 
 FOLDER = ROOT / "docs" / "runbooks"
@@ -53,7 +57,7 @@ def walk(test: Path, alert: str, differing: Mapping[str, str]) -> None:
 
 def _check(example: Example, differing: Mapping[str, str]) -> None:
     command, shown = (_here(text, differing) for text in (example.command, example.shown))
-    environment = _environment(differing)
+    environment = shell_environment(f"http://{differing.get('127.0.0.1:8080', '')}")
     printed = ""
 
     def is_as_shown() -> bool:
@@ -72,18 +76,6 @@ def _here(text: str, differing: Mapping[str, str]) -> str:
     for of_page, actual in differing.items():
         text = text.replace(of_page, actual)
     return text
-
-
-def _environment(differing: Mapping[str, str]) -> dict[str, str]:
-    """Of a shell in which `queryable` is the console script of this checkout."""
-    scripts = Path(sys.executable).parent
-    return {
-        **os.environ,
-        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "QUERYABLE_URL": f"http://{differing.get('127.0.0.1:8080', '')}",
-        "QUERYABLE_CONFIG": "/dev/null",
-    }
 
 
 def _run(command: str, environment: dict[str, str]) -> str:

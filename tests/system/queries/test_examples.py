@@ -14,7 +14,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count, islice
@@ -29,7 +28,15 @@ from queryable import Client
 from queryable.cli.app import app
 from queryable.cli.check.units import read_unit
 from tests.support.deployment import settle
-from tests.support.docs_examples import ALL_PAGES, PAGES, ROOT, Example, examples_of, session_of
+from tests.support.docs_examples import (
+    ALL_PAGES,
+    PAGES,
+    ROOT,
+    Example,
+    examples_of,
+    session_of,
+    shell_environment,
+)
 from tests.support.plugins.fixtures import Deploy
 from tests.system.queryable.terminal import run_in_terminal
 from tests.system.queryable.wheel import build_wheel, install_wheel, run
@@ -97,15 +104,7 @@ class Console:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment, in which `queryable` is the console script of this checkout."""
-        scripts = Path(sys.executable).parent
-        return {
-            **os.environ,
-            "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            "QUERYABLE_URL": f"http://127.0.0.1:{self.ports[PROXY_PORT]}",
-            "QUERYABLE_CONFIG": "/dev/null",
-        }
+        return shell_environment(f"http://127.0.0.1:{self.ports[PROXY_PORT]}")
 
     def _as_shown(self, written: str) -> str:
         for shown_port, port in self.ports.items():
