@@ -41,13 +41,11 @@ Names = Mapping[str, Expression]
 
 
 def parse_aggregates(table: Mapping[str, Any], names: Names) -> tuple[Aggregate, ...]:
-    """Parse the aggregates of a table. Raises TableError."""
+    """Parse the aggregates of a table; none if the view is a map. Raises TableError."""
     aggregates: list[Aggregate] = []
     for key in FUNCTIONS:
         if key in table:
             aggregates += _parse(key, table[key], names)
-    if not aggregates:
-        raise TableError((), f"has no aggregate; add one of: {', '.join(FUNCTIONS)}")
     if len(aggregates) > MAX_AGGREGATES:
         raise TableError(
             (), f"has {len(aggregates)} aggregates; at most {MAX_AGGREGATES} are allowed"

@@ -36,7 +36,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """The value of one record, for ``latest`` and ``top_k``. ``single``: whether it is one
+    """The value of one record, for maps, ``latest`` and ``top_k``. ``single``: whether it is one
     expression instead of a JSON object."""
 
     values: tuple[tuple[str, Expression], ...]
@@ -85,11 +85,13 @@ class Derivation:
 
     ``fields``: those of a JSON value; empty if the value is text. The steps have this order:
     ``require`` (other records are dead letters), ``identity`` (records that are equal in these
-    fields count once), ``joins``, ``each`` (a row for each string of a list), ``filter``, grouping
-    by ``key`` and window or session, ``aggregates``. ``session``: the gap that ends a session.
-    ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are read from
-    values; None: every value is a row. ``paths``: the paths of the fields that are not members with
-    their own name. ``written``: the table in its ``normal_form``.
+    fields count once), ``joins``, ``each`` (a row for each string of a list), ``where``, grouping
+    by ``key`` and window or session, ``aggregates``. Without aggregates, the view is a map: the
+    value of a row is ``select``, and the last row of a key counts. ``is_table``: the newest record
+    of a record key is its row, and a null value deletes it. ``session``: the gap that ends a
+    session. ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are
+    read from values; None: every value is a row. ``paths``: the paths of the fields that are not
+    members with their own name. ``written``: the table in its ``normal_form``.
     """
 
     source: str
@@ -100,13 +102,14 @@ class Derivation:
     separator: str = "|"
     require: Expression | None = None
     each: tuple[str, Expression] | None = None
-    filter: Expression | None = None
+    where: Expression | None = None
     identity: tuple[str, ...] = ()
     joins: tuple[Join, ...] = ()
     time: EventTime | None = None
     window: Windows | None = None
     session: int | None = None
     points: bool = False
+    is_table: bool = False
     rows: RowRule | None = None
     paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
     written: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
@@ -122,9 +125,14 @@ class Derivation:
 
     @property
     def filters_records(self) -> bool:
-        """Whether there is a ``filter`` that depends on the record alone."""
+        """Whether there is a ``where`` that depends on the record alone."""
         unknown = {*self.joined_fields, *(() if self.each is None else self.each[:1])}
-        return self.filter is not None and not fields_of(self.filter) & unknown
+        return self.where is not None and not fields_of(self.where) & unknown
+
+    @property
+    def is_map(self) -> bool:
+        """Whether the view has no aggregates, so each row is written as it is read."""
+        return not self.aggregates
 
     @property
     def shape(self) -> str:

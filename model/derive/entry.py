@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def value_type(derivation: Derivation) -> Type | None:
     """The type of the values, if they need not be JSON objects. Otherwise None."""
     only = derivation.only
-    if only is None or only.function == "top_k":
-        return None
-    if only.function == "latest":
+    if derivation.is_map or (only is not None and only.function == "latest"):
         select = derivation.select
         return select.values[0][1].type if select is not None and select.single else None
+    if only is None or only.function == "top_k":
+        return None
     return only.type
 
 
@@ -46,7 +46,7 @@ def _defaults(name: str, derivation: Derivation) -> Iterator[tuple[str, str]]:
     yield "key", _key_formats(derivation)[0]
     type_ = value_type(derivation)
     only = derivation.only
-    if type_ is not None and only is not None and only.name == only.function:
+    if type_ is not None and (only is None or only.name == only.function):
         single = [] if type_.optional else _formats_of(type_.kind)
     else:
         single = []

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 _KEYS: Mapping[str, str] = {
     "group_by": 'key = "…" groups the records',
     "groupby": 'key = "…" groups the records',
-    "where": 'filter = "…" chooses the records',
-    "having": "filter chooses records; groups cannot be filtered",
+    "having": "where chooses records; groups cannot be filtered",
+    "value": 'select = "…" is the value; value in the entry is its format',
+    "map": "a table without an aggregate is a map: where, let, key, select",
     "order_by": "records have no order: latest, min, max and top_k choose by a value",
     "limit": 'write top_k = { k = 3, by = "…" }',
     "join_on": 'write join.NAME = { from = "…", on = "…", fields = { … } }',

@@ -7,6 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from model.derive.maps import STREAM
+from model.derive.old_names import stored_name
+
 _QUOTED_OR_SPACE = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|((?<=\w)\s+(?=\w))|\s+""")
 
 
@@ -15,9 +18,13 @@ def normal_form(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
     White space in expressions does not count. The order of names in a value does: it is the order
     of the columns in Spark's state. The form must be the same in all releases, because it is stored
-    in checkpoints. So it has neither defaults nor anything else that a parser adds.
+    in checkpoints. So it has neither defaults nor anything else that a parser adds, and keys have
+    their earliest names.
     """
-    return tuple((key, json.dumps(_normal(table[key]))) for key in sorted(table))
+    stored = {stored_name(key): value for key, value in table.items()}
+    if stored.get("kind") == STREAM:
+        del stored["kind"]  # it says what a table without it says
+    return tuple((key, json.dumps(_normal(stored[key]))) for key in sorted(stored))
 
 
 def _normal(value: Any) -> Any:

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from model.derive.derivation import Aggregate
+from model.derive.derivation import Derivation
 from model.derive.reading import TableError
 from model.formats.schemas import CONFLUENT
 from model.rows.reader import DEBEZIUM, RowRule
@@ -32,16 +32,20 @@ def parse_rows(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> RowRule 
     return None if rule == RowRule() else rule
 
 
-def check_rows(table: Mapping[str, Any], aggregates: Iterable[Aggregate]) -> None:
+def check_rows(table: Mapping[str, Any], derivation: Derivation) -> None:
     """Raise TableError unless these keys fit the other keys of ``[views.NAME.derive]``."""
     key = next((key for key in reversed(ROW_KEYS) if table.get(key)), None)
     if key is None:
         return
     if "fields" not in table:
         raise TableError((key,), "only with fields: the rows are JSON objects")
-    if key != "value_schema" and any(aggregate.function == "latest" for aggregate in aggregates):
+    has_latest = any(aggregate.function == "latest" for aggregate in derivation.aggregates)
+    is_map_of_stream = derivation.is_map and not derivation.is_table
+    if key != "value_schema" and (has_latest or is_map_of_stream):
+        what = "with latest" if has_latest else "in a map of a stream"
         raise TableError(
             (key,),
-            "not with latest, which would keep rows that were deleted. Declare a view of the topic "
-            f"itself, with {key}, or read the topic as a table: join.NAME",
+            f"not {what}, which would keep rows that were deleted. Declare a view of the topic "
+            f'itself, with {key}, or read the topic as a table: kind = "table", without an '
+            'aggregate and with key = "record_key"; or join.NAME',
         )

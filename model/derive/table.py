@@ -23,7 +23,9 @@ from model.derive.derivation import (
 )
 from model.derive.fields import MAX_FIELDS, parse_fields, parse_paths, parse_topic
 from model.derive.joins import check_places, parse_joins
+from model.derive.maps import check_map, check_order, check_table, parse_kind
 from model.derive.normal_form import normal_form
+from model.derive.old_names import current_names, written_path
 from model.derive.reading import (
     TableError,
     check_keys,
@@ -41,13 +43,14 @@ from model.expressions.types import STRING, Kind
 KEYS = (
     *(
         "from",
+        "kind",
         *ROW_KEYS,
         "fields",
         "join",
         "let",
         "require",
         "each",
-        "filter",
+        "where",
         "identity",
         "key",
         "separator",
@@ -75,6 +78,13 @@ def parse_derivation(table: Any) -> Derivation:
     """Parse a table of views.toml. Raises TableError, with the path of the key."""
     if not isinstance(table, dict):
         raise TableError((), "must be a table: write [views.NAME.derive]")
+    try:
+        return _parse_current(current_names(table))
+    except TableError as e:
+        raise TableError(written_path(e.path, table), str(e)) from None
+
+
+def _parse_current(table: Mapping[str, Any]) -> Derivation:
     check_keys(table, KEYS)
     for name, meaning in (("from", "the topic that is read"), ("key", "the key of the view")):
         if name not in table:
@@ -82,12 +92,15 @@ def parse_derivation(table: Any) -> Derivation:
     source = parse_topic(table["from"], ("from",))
     fields = parse_fields(table["fields"], ("fields",)) if "fields" in table else {}
     names: Names = {name: Field(name, type_) for name, type_ in RECORD_FIELDS.items()}
+    is_table = parse_kind(table)
+    if is_table:
+        names["record_key"] = Field("record_key", STRING)  # others are dead letters
     names = dict(fields or {TEXT: Field(TEXT, STRING)}) | names
     joins = parse_joins(table, names)
     let = _parse_let(table, names)
     require = _parse_condition("require", table, names, let)
     repeated = _parse_each(table, names)
-    filter_ = _parse_condition("filter", table, names, let)
+    where = _parse_condition("where", table, names, let)
     time = _parse_time(table, names)
     key = _parse_key(table, names)
     aggregates = parse_aggregates(table, names)
@@ -104,18 +117,22 @@ def parse_derivation(table: Any) -> Derivation:
         separator=_parse_separator(table),
         require=require,
         each=repeated,
-        filter=filter_,
+        where=where,
         time=time,
         window=_parse_window(table),
         session=session,
         points=_parse_points(table),
+        is_table=is_table,
         identity=_parse_identity(table, names),
         joins=joins,
         rows=parse_rows(table),
         paths=parse_paths(table["fields"], ("fields",)) if fields else (),
         written=normal_form(table),
     )
-    check_rows(table, aggregates)
+    check_rows(table, derivation)
+    check_map(table, derivation)
+    check_table(table, derivation)
+    check_order(derivation)
     check_places(derivation)
     if time is not None and repeated is not None and repeated[0] in fields_of(time.expression):
         raise TableError(
@@ -137,7 +154,7 @@ def _parse_time(table: Mapping[str, Any], names: Names) -> EventTime | None:
     expression = read_expression(table["time"], path, names, Kind.TIME)
     if expression.type.optional:
         raise TableError(
-            path, 'may be null; declare its fields without ?, or add "… is not null" to filter'
+            path, 'may be null; declare its fields without ?, or add "… is not null" to where'
         )
     if expression == names["record_timestamp"]:
         for key in ("lateness", "earliness"):
@@ -218,7 +235,7 @@ def _parse_key(table: Mapping[str, Any], names: Names) -> tuple[Expression, ...]
             raise TableError(
                 path,
                 f'"{text}" may be null; declare its fields without ?, or add "… is not null" to '
-                "filter, or use coalesce",
+                "where, or use coalesce",
             )
     return parts
 
@@ -274,9 +291,9 @@ def _select(
     names: Names,
     fields: Mapping[str, Field],
 ) -> Select | None:
-    if not any(aggregate.function in ("latest", "top_k") for aggregate in aggregates):
+    if aggregates and not any(a.function in ("latest", "top_k") for a in aggregates):
         if "select" in table:
-            raise TableError(("select",), "only with latest or top_k")
+            raise TableError(("select",), "only with latest or top_k, or without an aggregate")
         return None
     if "select" in table:
         return parse_select(table["select"], names)
@@ -312,7 +329,7 @@ def _check_identity(derivation: Derivation) -> None:
     expressions += (
         [expression for _, expression in derivation.select.values] if derivation.select else []
     )
-    expressions += [derivation.filter] if derivation.filter else []
+    expressions += [derivation.where] if derivation.where else []
     expressions += [derivation.time.expression] if derivation.time else []
     used = set().union(*map(fields_of, expressions)) - derivation.joined_fields.keys()
     used.update(*(fields_of(join.on) for join in derivation.joins))

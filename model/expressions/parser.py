@@ -1,6 +1,6 @@
 """The expressions of ``[views.NAME.derive]``: a small part of SQL, with static types.
 
-    filter = "status >= 500 and lower(method) in ('get', 'head')"
+    where = "status >= 500 and lower(method) in ('get', 'head')"
 
 An expression uses the fields of one record. It has no state, no clock and no random numbers, so a
 view is always equal to the batch computation over its topics. It cannot fail, whatever is in a

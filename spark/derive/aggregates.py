@@ -38,12 +38,14 @@ def grouped(derivation: Derivation) -> list[Column]:
 
 
 def results(derivation: Derivation) -> list[Result]:
-    """The fields of the value, from the columns of ``grouped``.
+    """The fields of the value, from the columns of ``grouped``, or in a map from those of a row.
 
     If ``latest`` is the only aggregate and selects several values, these are the fields.
     """
     select = derivation.select
     only = derivation.only
+    if derivation.is_map and select is not None:
+        return [(name, column(value), _fraction(value)) for name, value in select.values]
     if only is not None and only.function == "latest" and select is not None and not select.single:
         return _selected(select, F.col(_state(only.name)))
     return [_result(aggregate, select) for aggregate in derivation.aggregates]

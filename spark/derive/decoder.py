@@ -13,7 +13,8 @@ from model.derive.derivation import RECORD_FIELDS, TEXT, Derivation
 from model.expressions.tree import Expression, fields_of
 from model.expressions.types import Kind
 from spark.derive.columns import Columns, column, condition, key_column, key_parts
-from spark.derive.json_values import NOT_REJECTED, DeclaredJson
+from spark.derive.json_values import DELETED as IS_DELETION
+from spark.derive.json_values import NO_ROW, NOT_REJECTED, DeclaredJson
 from spark.event_time.bounds import EventTimeBounds
 from spark.event_time.columns import violations
 from spark.formats.batches import FIELDS, REASON
@@ -28,6 +29,10 @@ MAX_VALUE_BYTES = 500_000
 _SHORT_VALUES = 1000
 """A value of up to this many numbers and times, with their names, is never too long."""
 
+DELETED = "#is deleted"  # not the name of a field
+"""A column of the rows of a table: whether the record deletes the row of its key. Then the fields
+are null."""
+
 _Values = tuple[tuple[str, Expression], ...]
 _Check = Callable[[Columns], Column]
 
@@ -35,8 +40,8 @@ _Check = Callable[[Columns], Column]
 @dataclass(frozen=True, slots=True)
 class DerivedDecoder:
     """Decodes the value. Rejects records whose ``require`` is not true, whose key is not usable or
-    whose value would be too long. Decoded rows have the fields of the value, and those of
-    ``RECORD_FIELDS`` that the view uses."""
+    whose value would be too long. Decoded rows have the fields of the value, those of
+    ``RECORD_FIELDS`` that the view uses, and ``DELETED`` if they are those of a table."""
 
     derivation: Derivation
 
@@ -47,23 +52,39 @@ class DerivedDecoder:
             return None
         return EventTimeBounds(time.field or "time", time.before_s or 0, time.after_s or 0)
 
+    @property
+    def is_table(self) -> bool:
+        return self.derivation.is_table
+
     def well_formed(self, records: DataFrame) -> DataFrame:
         record = self._record_columns()
         given = records.select("timestamp", "value", *_aliased(record))
         decoded, fields = self._decoded(given, [*record])
         names = {**fields, **{name: F.col(name) for name in record}}
-        accepted = decoded.where(F.isnull(REASON))
+        if self.is_table:
+            is_deletion = F.coalesce(F.col(REASON) == IS_DELETION, F.lit(False))
+            accepted = decoded.where(F.isnull(REASON) | is_deletion)
+            accepted = accepted.where(names["record_key"].isNotNull())
+            columns = [*_aliased(names), is_deletion.alias(DELETED)]
+        else:
+            accepted = decoded.where(F.isnull(REASON))
+            columns = _aliased(names)
         violation = self._violation(names)
         if violation is not None:
             accepted = accepted.where(violation.isNull())
-        return accepted.select(*_aliased(names))
+        return accepted.select(*columns)
 
     def malformed(self, records: DataFrame) -> DataFrame:
         columns = records.columns
         decoded, fields = self._decoded(records, columns)
         reason = F.col(REASON)
-        # Here, and not for the final reason, whose expressions would be computed once more.
-        decoded = decoded.where(reason.isNull() | ~reason.isin(*NOT_REJECTED))
+        if self.is_table:  # also a deletion needs a key
+            reason = F.when(~reason.isin(*NOT_REJECTED), reason)
+            reason = F.coalesce(not_text("key"), reason)
+            decoded = decoded.where(~F.col(REASON).eqNullSafe(NO_ROW))
+        else:
+            # Here, and not for the final reason, whose expressions would be computed once more.
+            decoded = decoded.where(reason.isNull() | ~reason.isin(*NOT_REJECTED))
         violation = self._violation({**fields, **self._record_columns()})
         if violation is not None:
             reason = F.coalesce(reason, violation)
@@ -75,13 +96,16 @@ class DerivedDecoder:
         derivation, bounds = self.derivation, self.event_time
         if not derivation.fields:
             text = F.col("value").cast("string").alias(TEXT)
-            rows = records.select(*kept, text, not_text("value").alias(REASON))
+            reason = not_text("value")
+            if self.is_table:
+                reason = F.when(F.isnull("value"), IS_DELETION).otherwise(reason)
+            rows = records.select(*kept, text, reason.alias(REASON))
             return rows, {TEXT: F.col(TEXT)}
         names = self._value_fields()
         if bounds is not None and bounds.field not in names:
             bounds = None  # ``_violation`` checks it
         value = DeclaredJson(derivation.fields, derivation.rows, derivation.paths)
-        rows = value.judged(records, kept, event_time=bounds)
+        rows = value.judged(records, kept, deletes=self.is_table, event_time=bounds)
         return rows, {name: F.col(f"{FIELDS}.{name}") for name in names}
 
     def _value_fields(self) -> list[str]:
@@ -123,7 +147,16 @@ class DerivedDecoder:
                 (_if_counted(derivation, wrong, names), why)
                 for wrong, why in violations(bounds, at, names["record_timestamp"])
             ]
-        checks += [(_any_row(derivation, check, names), why) for check, why in _checks(derivation)]
+        row_checks = list(_key_checks(derivation))
+        if derivation.is_table:
+            # The key of a row that is deleted, or is not in the view, is written, too.
+            is_row = ~F.col(REASON).eqNullSafe(IS_DELETION)
+            key_checks = [(check(names), why) for check, why in row_checks]
+            row_checks = []
+        row_checks += _value_checks(derivation)
+        checks += [(_any_row(derivation, check, names), why) for check, why in row_checks]
+        if derivation.is_table:
+            checks = [*key_checks, *((is_row & wrong, why) for wrong, why in checks)]
         reasons = [F.when(wrong, F.lit(why)) for wrong, why in checks]
         return F.coalesce(*reasons) if reasons else None
 
@@ -143,19 +176,19 @@ def expressions(derivation: Derivation) -> Iterator[Expression]:
     if derivation.time is not None:
         yield derivation.time.expression
     yield from (join.on for join in derivation.joins)
-    for test in (derivation.require, derivation.filter):
+    for test in (derivation.require, derivation.where):
         if test is not None:
             yield test
 
 
 def _if_counted(derivation: Derivation, wrong: Column, names: Columns) -> Column:
-    """Whether something is wrong with a row that counts. If ``filter`` needs a field that is not
+    """Whether something is wrong with a row that counts. If ``where`` needs a field that is not
     known from ``names``, the row counts."""
     unknown = {*derivation.joined_fields}
     if derivation.each is not None and derivation.each[0] not in names:
         unknown.add(derivation.each[0])
-    if derivation.filter is not None and not fields_of(derivation.filter) & unknown:
-        wrong = condition(derivation.filter, names) & wrong
+    if derivation.where is not None and not fields_of(derivation.where) & unknown:
+        wrong = condition(derivation.where, names) & wrong
     return F.coalesce(wrong, F.lit(False))
 
 
@@ -174,8 +207,8 @@ def _any_row(derivation: Derivation, check: _Check, names: Columns) -> Column:
     )
 
 
-def _checks(derivation: Derivation) -> Iterator[tuple[_Check, str]]:
-    """What makes a row unusable, and the reason."""
+def _key_checks(derivation: Derivation) -> Iterator[tuple[_Check, str]]:
+    """What makes the key of a row unusable, and the reason."""
     strings = [part for part in derivation.key if part.type.kind is Kind.STRING]
     if strings:
         yield (
@@ -191,6 +224,10 @@ def _checks(derivation: Derivation) -> Iterator[tuple[_Check, str]]:
             ),
             f"key: a part has the separator {derivation.separator}",
         )
+
+
+def _value_checks(derivation: Derivation) -> Iterator[tuple[_Check, str]]:
+    """What makes the value of a row unusable, and the reason."""
     for what, values, max_bytes in _long_values(derivation):
         yield (
             partial(_is_longer, values=values, max_bytes=max_bytes),
@@ -208,6 +245,8 @@ def _long_values(derivation: Derivation) -> Iterator[tuple[str, _Values, int]]:
     """Parts of the value that may be long: their name, expressions and greatest length."""
     parts: list[tuple[str, _Values, int]] = []
     selected = derivation.select.values if derivation.select else ()
+    if derivation.is_map:
+        parts.append(("select", selected, 1))
     for aggregate in derivation.aggregates:
         if aggregate.function in ("latest", "top_k"):
             parts.append((aggregate.name, selected, aggregate.k or 1))

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from model.derive.derivation import Derivation, Windows
 from model.expressions.tree import Field
 from spark.derive.aggregates import grouped, json_object, results
-from spark.derive.columns import column, key_column, time_name
+from spark.derive.columns import column, condition, key_column, time_name
+from spark.derive.decoder import DELETED
 from spark.derive.joins import with_row
 from spark.derive.sessions import END, LIVE, START, sessions
 from spark.event_time.watermarks import NEVER
@@ -41,6 +42,8 @@ class Plan:
         prepared = _prepared(rows, tables, derivation)
         key, name = key_column(derivation), _key_name(derivation)
         bare = self._bare_key(name)
+        if derivation.is_map:
+            return self._mapped(prepared.withColumn(_KEY, key))
         if derivation.session is not None:
             aggregated = sessions(prepared.withColumn(name, key), derivation, name)
             value = F.when(F.col(LIVE), self._value())
@@ -58,6 +61,20 @@ class Plan:
             start = F.unix_millis(f"{_WINDOW}.start")
         aggregated = prepared.groupBy(window, key.alias(name)).agg(*grouped(derivation))
         return self._records(aggregated, window_key(bare, start), self._value(), bare)
+
+    def _mapped(self, rows: DataFrame) -> DataFrame:
+        """The records of a view without aggregates, in the order of the rows: no shuffle. A row of
+        a table that is deleted, or for which ``where`` is not true, deletes its key."""
+        derivation, bare, value = self.derivation, self._bare_key(_KEY), self._value()
+        if derivation.is_table:
+            is_row = ~F.col(DELETED)
+            if derivation.where is not None:
+                is_row &= condition(derivation.where)
+            value = F.when(is_row, value)
+        if not derivation.points or derivation.time is None:
+            return self._records(rows, bare, value)
+        start = F.unix_millis(time_name(derivation.time))
+        return self._records(rows, window_key(bare, start), value, bare)
 
     def _records(
         self, aggregated: DataFrame, key: Column, value: Column, bare: Column | None = None
@@ -96,20 +113,21 @@ def _key_name(derivation: Derivation) -> str:
 
 
 def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivation) -> DataFrame:
-    """The rows that count, each once."""
+    """The rows that count, each once. Of a table, all rows."""
     time = derivation.time
     # Both orders give the same rows, but filtering first keeps fewer rows in the state. Also, the
     # decoder does not check the time of a record that does not count, so that time must not move
     # the watermark.
-    filters_first = derivation.filters_records
-    if derivation.filter is not None and filters_first:
-        rows = rows.where(column(derivation.filter))
+    filters_first = derivation.filters_records and not derivation.is_table
+    if derivation.where is not None and filters_first:
+        rows = rows.where(column(derivation.where))
     identity = [*derivation.identity]
     if time is not None:
         name = time_name(time)
         if time.field is None:
             rows = rows.withColumn(name, column(time.expression))
-        rows = rows.withWatermark(f"`{name}`", NEVER)  # Spark parses this name
+        if not derivation.is_map:  # which has no state to free
+            rows = rows.withWatermark(f"`{name}`", NEVER)  # Spark parses this name
         # The time follows from the identity. With it, Spark knows when it can free the state.
         identity += [name] if identity and name not in identity else []
     if identity:
@@ -119,8 +137,8 @@ def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivati
     if derivation.each is not None:
         name, array = derivation.each
         rows = rows.withColumn(name, F.explode(column(array)))
-    if derivation.filter is not None and not filters_first:
-        rows = rows.where(column(derivation.filter))
+    if derivation.where is not None and not filters_first and not derivation.is_table:
+        rows = rows.where(column(derivation.where))
     return rows
 
 

@@ -134,7 +134,7 @@ def test_an_edited_table_is_refused(checkpoint: Checkpoint) -> None:
     table = """
         [views.words.derive]
         from = "texts"
-        filter = "text > 'a'"
+        where = "text > 'a'"
         key = "text"
         count = true
     """

@@ -18,7 +18,7 @@ def test_what_becomes_a_dead_letter(session: SparkSession) -> None:
 [views.x.derive]
 from = "t"
 require = "a <> 'bad'"
-filter = "b is not null"
+where = "b is not null"
 key = ["a", "b"]
 latest = "n"
 [views.x.derive.fields]
@@ -68,7 +68,7 @@ def test_a_text_with_an_unusable_word_is_a_dead_letter(session: SparkSession) ->
 [views.x.derive]
 from = "t"
 each = { word = "regexp_extract_all(text, '[a-z]+')" }
-filter = "word <> 'the' and record_key = 'k'"
+where = "word <> 'the' and record_key = 'k'"
 key = "word"
 count = true
 """
@@ -135,7 +135,7 @@ from = "t"
 fields = { id = "string", kind = "string", words = "string", at = "time", minute = "int 0..59" }
 time = "timestamp_seconds(unix_seconds(at) + 60 * minute)"
 each = { word = "regexp_extract_all(words, '[a-z]+')" }
-filter = "kind = 'a'"
+where = "kind = 'a'"
 identity = ["id", "kind", "words", "at", "minute"]
 key = "word"
 count = true

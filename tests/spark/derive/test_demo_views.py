@@ -178,8 +178,9 @@ def test_the_examples_of_the_documentation_have_results(topics: dict[str, DataFr
     ]
     for entry, rows in zip(EXAMPLES, collected(results), strict=True):
         keys, values = entry.codecs()
-        assert rows, entry.name
+        assert any(row["value"] is not None for row in rows), entry.name
         for row in rows:
             entry.layout.stored_key(bytes(row["key"]))
             keys.check(bytes(row["key"] if row["bare_key"] is None else row["bare_key"]))
-            values.check(bytes(row["value"]))
+            if row["value"] is not None:  # otherwise it deletes
+                values.check(bytes(row["value"]))

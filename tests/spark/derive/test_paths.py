@@ -11,7 +11,7 @@ def test_paths_case_and_concatenation(session: SparkSession) -> None:
     view = view_of("""\
 [views.x.derive]
 from = "raw"
-filter = "n is not null"
+where = "n is not null"
 key = "coalesce(city, 'nowhere') || '/' || case when n > 10 then 'many' else 'few' end"
 sum = "n"
 [views.x.derive.fields]

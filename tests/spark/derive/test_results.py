@@ -173,7 +173,7 @@ def test_sessions(session: SparkSession, tmp_path: Path) -> None:
 [views.rushes.derive]
 {FIELDS}
 session = "2m"
-filter = "items > 0"
+where = "items > 0"
 key = "shop"
 count = {{ orders = true, large = "items > 3" }}
 sum = {{ cents = "items * 9000000000000000" }}
@@ -212,7 +212,7 @@ def test_points_in_time_with_a_computed_time(session: SparkSession, tmp_path: Pa
     text = f"""\
 [views.x.derive]
 {FIELDS}
-filter = "price is not null and shop <> 's3'"
+where = "price is not null and shop <> 's3'"
 identity = ["id", "at", "items", "shop", "price"]
 time = "timestamp_seconds(unix_seconds(at) + 60 * items)"
 lateness = "0s"
@@ -249,7 +249,7 @@ def test_a_join_with_a_table(session: SparkSession, tmp_path: Path) -> None:
     text = f"""\
 [views.x.derive]
 {FIELDS}
-filter = "owner.age is null or owner.age > 30"
+where = "owner.age is null or owner.age > 30"
 key = "coalesce(owner.name, 'nobody')"
 count = {{ orders = true, of_adults = "owner.age > 17" }}
 max = {{ town = "lower(owner.town)" }}
@@ -299,7 +299,7 @@ VALUES: list[tuple[str, Callable[[bytes], Any], object]] = [
     ('max = "x"', double, 0.25),
     ('min = "s"', bytes.decode, "C"),
     ('latest = "n"\nselect = "lower(s)"', bytes.decode, "c"),
-    ('latest = "record_offset"\nselect = "n * -1"',
+    ('latest = "0 - n"\nselect = "n * -1"',
      lambda value: int.from_bytes(value, "big", signed=True), -1),
     ('top_k = { k = 1, by = "n" }\nselect = "s"', json.loads, {"top_k": ["C"]}),
     ('latest = "n"\nselect = ["record_timestamp", "record_key", "t"]', json.loads,

@@ -104,7 +104,7 @@ from = "orders"
 value_schema = "confluent"
 fields = { id = "int" }
 key = "record_key"
-filter = "record_key is not null"
+where = "record_key is not null"
 sum = "id"
 """)
     framed = frames()["confluent-kafka JSONSerializer"].record

@@ -12,13 +12,13 @@ from model.derive.table import parse_derivation
     [
         ("group_by", 'key = "…"'),
         ("group-by", 'key = "…"'),
-        ("where", 'filter = "…"'),
+        ("value", 'select = "…"'),
         ("order_by", "top_k"),
         ("limit", "top_k"),
         ("topic", 'from = "…"'),
         ("timestamp", 'time = "…"'),
         ("tumbling", "window"),
-        ("filtr", "did you mean filter?"),
+        ("wher", "did you mean where?"),
     ],
 )
 def test_a_key_that_is_refused_says_what_to_write(key: str, hint: str) -> None:

@@ -60,7 +60,7 @@ def test_the_definition_of_a_view_does_not_depend_on_how_it_is_derived() -> None
 
 
 def test_points_in_time_are_windows_without_a_size() -> None:
-    found = view('key = "client"\nlatest = "record_offset"\npoints = true\ntime = "at"')
+    found = view('key = "client"\npoints = true\ntime = "at"')
     assert (found.store, found.window_size, found.kind.name) == ("window", None, "window")
     wrong = error('key = "client"\ncount = true\npoints = true', 'window_size = "1m"')
     assert "window_size: derive.points are points in time" in wrong
@@ -115,17 +115,17 @@ def test_the_format_of_the_key_follows_its_type(key: str, formats: str) -> None:
 def test_a_condition_makes_a_field_usable_as_key() -> None:
     line = 'key = "size"\ncount = true\n'
     assert "may be null" in error(line)
-    assert derivation(f'{line}filter = "size is not null"').key[0].type.optional is False
+    assert derivation(f'{line}where = "size is not null"').key[0].type.optional is False
     assert derivation(f'{line}require = "status = 200 and size is not null"').require is not None
-    assert derivation('key = "s"\ncount = true\nlet = { s = "size" }\nfilter = "size is not null"')
-    assert "may be null" in error(f'{line}filter = "size is not null or status = 200"')
+    assert derivation('key = "s"\ncount = true\nlet = { s = "size" }\nwhere = "size is not null"')
+    assert "may be null" in error(f'{line}where = "size is not null or status = 200"')
 
 
-def test_a_time_may_have_fields_that_the_filter_says_are_not_null() -> None:
+def test_a_time_may_have_fields_that_where_says_are_not_null() -> None:
     time = 'time = "timestamp_seconds(unix_seconds(at) + mod(size, 60))"'
     line = f'key = "client"\ncount = true\n{time}\n'
     assert "time: may be null" in error(line)
-    found = derivation(f'{line}filter = "size is not null"')
+    found = derivation(f'{line}where = "size is not null"')
     assert found.time is not None
     assert found.time.field is None
 
@@ -151,7 +151,6 @@ count = true
     ("text", "message"),
     [
         ("count = true", "line 3, [views.hosts.derive]: key is missing"),
-        ('key = "client"', "line 3, [views.hosts.derive]: has no aggregate; add one of: latest, c"),
         ('key = "client"\ncont = true', "line 7, [views.hosts.derive], cont: unknown key; did you"),
         ('key = "host"\ncount = true', "line 6, [views.hosts.derive], key: unknown field host; kn"),
         ('count = true\nkey = "at"', "line 7, [views.hosts.derive], key: \"at\" is a time; it mus"),
@@ -169,7 +168,7 @@ count = true
         ('key = "client"\ntop_k = 3', "top_k: must be a table"),
         ('key = "client"\ntop_k = { k = 101, by = "size" }', "top_k.k: 101 is not a whole number "),
         ('key = "client"\ntop_k = { k = 1, by = "size", n = 1 }', "top_k.n: unknown key"),
-        ('key = "client"\ncount = true\nselect = "id"', "select: only with latest or top_k"),
+        ('key = "client"\ncount = true\nselect = "id"', "select: only with latest or top_k, or"),
         ('key = "client"\nlatest = "at"\nselect = ["nothing"]', "select.nothing: unknown field"),
         ('key = "client"\nlatest = "at"\nselect = [1]', "select: must be a list of different name"),
         ('key = "client"\ncount = true\nwindow = "1 minute"', 'window: "1 minute" is not a valid '),
@@ -194,7 +193,7 @@ count = true
         ('key = "client"\ncount = true\nidentity = "id"', "identity: must be a list of different "),
         ('key = "client"\ncount = true\nseparator = "/"', "separator: only for a key of several p"),
         ('key = ["id", "client"]\ncount = true\nseparator = "a"', "separator: 'a' is not a char"),
-        ('key = "client"\ncount = true\nfilter = "status"', 'filter: "status" is a whole number; '),
+        ('key = "client"\ncount = true\nwhere = "status"', 'where: "status" is a whole number; '),
         ('key = "client"\ncount = true\nrequire = "x"', "require: unknown field x"),
         ('key = "client"\ncount = true\neach = { id = "id" }', "each.id: is already the name of a"),
         ('key = "client"\ncount = true\neach = { x = "id" }', 'each.x: "id" is a string; it must '),
@@ -219,7 +218,7 @@ def test_a_join_adds_fields_that_may_be_null() -> None:
     [join] = found.joins
     assert (join.name, join.source) == ("city", "cities")
     assert found.aggregates[1].type.optional
-    key = 'filter = "city.name is not null"\nkey = "city.name"\ncount = true'
+    key = 'where = "city.name is not null"\nkey = "city.name"\ncount = true'
     assert not derivation(key + JOIN).key[0].type.optional
 
 

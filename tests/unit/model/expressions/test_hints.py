@@ -46,7 +46,7 @@ NAMES = {
         ('"to-city"', 'path = "to-city"'),
         ("s[1]", "path"),
         ("n;", "no end sign"),
-        ("select n", "filter"),
+        ("select n", "where"),
         ("interval '1 hour'", "unix_seconds(a) + 3600"),
         ("date_trunc('hour', n)", "window"),
     ],

@@ -1,0 +1,92 @@
+"""What ``[views.NAME.derive]`` says about a view without aggregates, and about the topic that it
+reads: a stream of records, or a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from model.derive.derivation import Derivation
+from model.derive.reading import TableError
+from model.expressions.tree import fields_of
+
+STREAM, TABLE = "stream", "table"
+_RECORD_KEY = "record_key"
+
+_MAP_HINTS = {
+    "window": "write count = true or another aggregate; or points = true for an entry at each time",
+    "session": "write count = true or another aggregate",
+    "identity": "an entry that is written again stays the same, so a map needs none: omit it, or "
+    'write latest = "…" with the time by which the newest record is chosen',
+}
+_TABLE_HINTS = {
+    "identity": "the newest record of a key counts, so it needs none: omit it",
+    "each": "a record that becomes several rows could not delete them: read the topic as a stream",
+    "time": "the newest record of a key counts, whatever its time is: omit it",
+    "points": 'a view of a table has one row for each key: omit it, or write kind = "stream"',
+    "window": 'a view of a table has one row for each key: omit it, or write kind = "stream"',
+    "session": 'a view of a table has one row for each key: omit it, or write kind = "stream"',
+}
+
+
+def parse_kind(table: Mapping[str, Any]) -> bool:
+    """Return True if ``from`` is a table: the newest record of a key counts, and a null value
+    deletes it. Raises TableError."""
+    kind = table.get("kind", STREAM)
+    if kind not in (STREAM, TABLE):
+        raise TableError(
+            ("kind",),
+            f'{kind!r} is not a kind of topic; allowed: "{STREAM}" (each record counts) and '
+            f'"{TABLE}" (the newest record of a key counts, and a null value deletes it)',
+        )
+    return bool(kind == TABLE)
+
+
+def check_map(table: Mapping[str, Any], derivation: Derivation) -> None:
+    """Raise TableError if a key makes no sense without an aggregate."""
+    for key, hint in _MAP_HINTS.items():
+        if derivation.is_map and key in table:
+            raise TableError((key,), f"only with an aggregate: {hint}")
+
+
+def check_table(table: Mapping[str, Any], derivation: Derivation) -> None:
+    """Raise TableError if a view cannot follow the changes of the table that it reads."""
+    if not derivation.is_table:
+        return
+    if derivation.aggregates:
+        function = derivation.aggregates[0].function
+        raise TableError(
+            (function,),
+            'not of a table, whose rows change and are deleted. With kind = "table", a view has '
+            "the rows of its topic: where, let, key and select. Count them in requests, with "
+            "/aggregate or /count of that view, or write the view in Python: spark.tables.changes",
+        )
+    for key, hint in _TABLE_HINTS.items():
+        if key in table:
+            raise TableError((key,), f"not of a table: {hint}")
+    used = set().union(*map(fields_of, derivation.key))
+    if used != {_RECORD_KEY}:
+        wrong = min(used - {_RECORD_KEY}, default=None)
+        what = "has no record_key" if wrong is None else f"has {wrong}"
+        raise TableError(
+            ("key",),
+            f'{what}, but a deletion has only the record\'s key: write key = "record_key", or an '
+            "expression of record_key alone",
+        )
+
+
+def check_order(derivation: Derivation) -> None:
+    """Raise TableError if ``latest`` or ``top_k`` compares offsets of different partitions."""
+    if any("record_partition" in fields_of(part) for part in derivation.key):
+        return
+    for aggregate in derivation.aggregates:
+        if aggregate.function not in ("latest", "top_k") or aggregate.expression is None:
+            continue
+        for name in ("record_offset", "record_partition"):
+            if name in fields_of(aggregate.expression):
+                raise TableError(
+                    (aggregate.function,),
+                    f"cannot have {name}: offsets of different partitions have no order. Omit "
+                    f"{aggregate.function}, so that the last record of a key counts, or write "
+                    f'{aggregate.function} = "record_timestamp"',
+                )
