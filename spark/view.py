@@ -32,6 +32,13 @@ class Source:
     decoder: Decoder
     static: bool = False
 
+    @property
+    def lateness_s(self) -> int | None:
+        """How many seconds an event may be late, so that state can be freed. None if any event
+        counts, and for records without an event time."""
+        bounds = self.decoder.event_time
+        return None if self.static or bounds is None else bounds.before
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
@@ -95,6 +102,11 @@ class View:
     def streams(self) -> tuple[Source, ...]:
         """The sources that are streams."""
         return tuple(source for source in self.inputs if not source.static)
+
+    @property
+    def has_watermark(self) -> bool:
+        """Whether the job frees state of the view that no record can change any more."""
+        return any(source.lateness_s is not None for source in self.inputs)
 
     @property
     def source_topics(self) -> tuple[str, ...]:

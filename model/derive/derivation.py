@@ -46,11 +46,11 @@ class Select:
 @dataclass(frozen=True, slots=True)
 class EventTime:
     """``expression``: the time of a record. ``before_s`` and ``after_s``: how many seconds it may
-    be before and after the record's timestamp; None: the time is this timestamp."""
+    be before and after the record's timestamp. ``before_s`` is None if no record is late."""
 
     expression: Expression
     before_s: int | None
-    after_s: int | None
+    after_s: int
 
     @property
     def field(self) -> str | None:

@@ -69,7 +69,8 @@ KEYS = (
 )
 MAX_KEY_PARTS = 8
 MAX_WINDOWS_OF_A_RECORD = 100
-_DEFAULT_BOUND = 3_600_000  # ms
+EARLINESS_S = 3600
+"""Clocks differ, and a time in the far future is a mistake."""
 
 Names = dict[str, Expression]
 
@@ -148,7 +149,7 @@ def _parse_time(table: Mapping[str, Any], names: Names) -> EventTime | None:
             if key in table:
                 raise TableError((key,), "only with time, the time of a record")
         if any(key in table for key in ("window", "session", "points")):
-            return EventTime(names["record_timestamp"], None, None)
+            return EventTime(names["record_timestamp"], 0, 0)
         return None
     path = ("time",)
     expression = read_expression(table["time"], path, names, Kind.TIME)
@@ -160,15 +161,18 @@ def _parse_time(table: Mapping[str, Any], names: Names) -> EventTime | None:
         for key in ("lateness", "earliness"):
             if key in table:
                 raise TableError((key,), "a record is never late or early by its own timestamp")
-        return EventTime(expression, None, None)
-    lateness, earliness = (
-        read_duration(table[key], (key,), least=0) if key in table else _DEFAULT_BOUND
-        for key in ("lateness", "earliness")
-    )
-    for key, bound in (("lateness", lateness), ("earliness", earliness)):
-        if bound % 1000:
-            raise TableError((key,), "must be whole seconds")
-    return EventTime(expression, lateness // 1000, earliness // 1000)
+        return EventTime(expression, 0, 0)
+    # A default for lateness would reject the events of an import, which are older than the records.
+    lateness_s = _read_seconds("lateness", table) if "lateness" in table else None
+    earliness_s = _read_seconds("earliness", table) if "earliness" in table else EARLINESS_S
+    return EventTime(expression, lateness_s, earliness_s)
+
+
+def _read_seconds(key: str, table: Mapping[str, Any]) -> int:
+    duration = read_duration(table[key], (key,), least=0)
+    if duration % 1000:
+        raise TableError((key,), "must be whole seconds")
+    return duration // 1000
 
 
 def _parse_points(table: Mapping[str, Any]) -> bool:

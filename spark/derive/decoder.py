@@ -50,7 +50,7 @@ class DerivedDecoder:
         time = self.derivation.time
         if time is None:
             return None
-        return EventTimeBounds(time.field or "time", time.before_s or 0, time.after_s or 0)
+        return EventTimeBounds(time.field or "time", time.before_s, time.after_s)
 
     @property
     def is_table(self) -> bool:

@@ -39,15 +39,17 @@ END = microseconds(datetime(_YEARS[1] + 1, 1, 1, tzinfo=UTC))
 @dataclass(frozen=True, slots=True)
 class EventTimeBounds:
     """``field`` has the event's time. It may be up to ``before`` s before and up to ``after`` s
-    after the record's timestamp."""
+    after the record's timestamp. If ``before`` is None, no event is late: the state of each time
+    is kept, because another event with this time may always arrive."""
 
     field: str
-    before: int
+    before: int | None
     after: int
 
     @property
     def reasons(self) -> tuple[str, str, str]:
-        """Why a record is rejected: it is late, or early, or its time is not in FIRST to END."""
+        """Why a record is rejected: it is late, or early, or its time is not in FIRST to END. The
+        first reason has no meaning if no event is late."""
         return (
             f"{self.field}: {LATE}more than {self.before} s before the record's timestamp",
             f"{self.field}: more than {self.after} s after the record's timestamp",
@@ -56,7 +58,7 @@ class EventTimeBounds:
 
     def violation(self, time: int, timestamp: int) -> str | None:
         """Why the record is rejected, or None. Both times are microseconds since 1970."""
-        if timestamp - time > self.before * _SECOND:
+        if self.before is not None and timestamp - time > self.before * _SECOND:
             return self.reasons[0]
         if time - timestamp > self.after * _SECOND:
             return self.reasons[1]

@@ -20,7 +20,8 @@ def violations(
     late, early, not_in_range = bounds.reasons
     at = F.unix_micros(time)
     behind = _difference(F.unix_micros(timestamp), at)
-    yield behind > bounds.before * _SECOND, late
+    if bounds.before is not None:
+        yield behind > bounds.before * _SECOND, late
     yield behind < -bounds.after * _SECOND, early
     yield (at < FIRST) | (at >= END), not_in_range
 

@@ -50,9 +50,9 @@ def view_queries(
         live = [_records(session, source, settings, ends, None) for source in view.inputs]
     folders = query_folders(CheckpointFiles(session), settings.checkpoint(view))
     # A view without state needs no watermark, because there is no state to free.
-    watermarked = [] if is_real_time else [source.decoder.event_time for source in view.streams]
+    is_watermarked = not is_real_time and view.has_watermark
     inputs = [
-        _observed(source, source_records, source_partitions) if any(watermarked) else source_records
+        _observed(source, source_records, source_partitions) if is_watermarked else source_records
         for source, source_records in zip(view.inputs, live, strict=True)
     ]
     rows = derived_rows(view, inputs)
@@ -67,7 +67,7 @@ def view_queries(
         query=view.name,
         checkpoint=folders.result,
         output_mode=view.output_mode,
-        on_written=watermarks.advance if any(watermarked) else None,
+        on_written=watermarks.advance if is_watermarked else None,
         is_real_time=is_real_time,
     )
     with only_of_view(view, "decoder"):
@@ -102,7 +102,6 @@ def _records(
 
 
 def _observed(source: Source, records: DataFrame, partitions: int) -> DataFrame:
-    bounds = source.decoder.event_time
-    if source.static or bounds is None:
+    if source.lateness_s is None:
         return records
-    return observed(records, source.topic, partitions, bounds.before)
+    return observed(records, source.topic, partitions, source.lateness_s)

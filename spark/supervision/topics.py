@@ -153,7 +153,7 @@ def check_unchanged(
                 continue
             if settings.is_real_time(view):
                 raise needs_slots(topic, before, after)
-            if not source.static and source.decoder.event_time is not None:
+            if source.lateness_s is not None:
                 raise unobserved(view.name, topic, before, after)
     moved_keys.check(now, statuses)
 

@@ -17,6 +17,7 @@ from model.problems import ConfigurationError
 from model.toml_lines import view_table
 from model.views import Deployment, View
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records
+from queryable.cli.check.derived_state import check_state
 from queryable.cli.check.findings import Finding, counted, ok, wrong
 from queryable.cli.check.rows import check_sources
 from queryable.cli.check.schemas import check_schemas
@@ -54,6 +55,7 @@ def check_deployment(
         yield ok("views", f"{views} declares {counted(len(deployment.views), 'view')}")
         for view in deployment.views:
             yield from check_classes(view)
+            yield from check_state(view)
         yield from check_shared_topics(deployment.views)
         try:
             source = schema_source(views, deployment, registry_auth)

@@ -71,11 +71,13 @@ def test_windows_and_sessions_choose_the_store() -> None:
     assert (windows.store, windows.window_size) == ("window", 60_000)
     assert windows.derivation is not None
     assert windows.derivation.window == Windows(60_000, 60_000)
-    assert windows.derivation.time == EventTime(Field("at", TIME), 3600, 3600)
+    assert windows.derivation.time == EventTime(Field("at", TIME), None, 3600)
     sessions = view('key = "client"\ncount = true\nsession = "30m"')
     assert (sessions.store, sessions.window_size) == ("session", None)
     assert sessions.derivation is not None
-    assert sessions.derivation.time == EventTime(Field("record_timestamp", TIMESTAMP), None, None)
+    assert sessions.derivation.time == EventTime(Field("record_timestamp", TIMESTAMP), 0, 0)
+    bounded = derivation('key = "client"\ncount = true\ntime = "at"\nlateness = "90s"')
+    assert bounded.time == EventTime(Field("at", TIME), 90, 3600)
     hopping = derivation('key = "client"\ncount = true\nwindow = "1m"\nadvance = "10s"')
     assert hopping.window == Windows(60_000, 10_000)
 

@@ -21,6 +21,32 @@ def test_a_mistake_in_a_derived_view_is_found_with_its_line(tmp_path: Path) -> N
     assert 'line 5, [views.hosts.derive], sum: "client" is a string' in finding.message
 
 
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [
+        ('count = true\nwindow = "1m"\ntime = "at"', "window"),
+        ('count = true\nidentity = ["client", "at"]\ntime = "at"\nsession = "1m"',
+         "session and identity"),
+        ('count = true\nwindow = "1m"\ntime = "at"\nlateness = "1d"', None),
+        ('count = true\nwindow = "1m"', None),  # no event is older than its record
+        ('time = "at"\npoints = true', None),
+        ('count = true\ntime = "at"', None),
+    ],
+)  # fmt: skip
+def test_state_that_is_kept_for_old_events_is_named(
+    shape: str, rows: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "views.toml"
+    fields = 'fields = { client = "string", at = "time" }'
+    file.write_text(f'[views.x.derive]\nfrom = "t"\n{fields}\nkey = "client"\n{shape}\n')
+    messages = [
+        f.message for f in check_deployment(file, "127.0.0.1:1", 1, 0.1) if f.status == "ok"
+    ]
+    found = [message for message in messages if "keeps the state" in message]
+    assert len(found) == (rows is not None)
+    assert all(f"of each {rows}, because" in message for message in found)
+
+
 @pytest.mark.parametrize("field", ["key", "value", "store"])
 def test_a_class_that_cannot_be_imported_is_found_without_a_broker(
     field: str, tmp_path: Path
