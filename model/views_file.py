@@ -14,6 +14,7 @@ from typing import Any
 from model.classes import is_class_path, is_view_reference
 from model.derive.entry import contradictions, with_defaults
 from model.derive.reading import TableError
+from model.derive.sources import Sources, parse_sources, source_of_key
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, format_of
 from model.kafka.table import parse_kafka
@@ -118,9 +119,11 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
         raise ConfigurationError(f"{source}: not TOML: {e}") from None
     reader = _Reader(text, source)
     for table in document:
-        if table not in ("views", "kafka", "schemas"):
+        if table not in ("views", "sources", "kafka", "schemas"):
             raise reader.error(
-                (table,), None, "unknown table; known tables: [views.*], [kafka], [schemas]"
+                (table,),
+                None,
+                "unknown table; known tables: [views.*], [sources.*], [kafka], [schemas]",
             )
     views = document.get("views", {})
     if not isinstance(views, dict) or not views:
@@ -129,8 +132,9 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
             f'with topic = "orders", key = "string", value = "json"'
         )
     schemas = parse_schemas(document.get("schemas"), reader)
+    sources = _parse_sources(document.get("sources", {}), reader)
     parsed = tuple(
-        _parse_view(name, fields, reader, read, "schemas" in document)
+        _parse_view(name, fields, reader, read, "schemas" in document, sources)
         for name, fields in views.items()
     )
     for conflict in conflicts(parsed, tuple(views)):
@@ -139,7 +143,16 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
     return Deployment(parsed, kafka, schemas.get("registry"), schemas.get("folder"))
 
 
-def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool) -> View:
+def _parse_sources(tables: Any, reader: _Reader) -> Sources:
+    try:
+        return parse_sources(tables)
+    except TableError as e:
+        raise reader.error_at(("sources", *e.path[:1]), e.path[1:], str(e)) from None
+
+
+def _parse_view(
+    name: str, fields: Any, reader: _Reader, read: Read, by_id: bool, sources: Sources
+) -> View:
     """`by_id`: whether the deployment has a source of schemas by id."""
     table = ("views", name)
     if not isinstance(fields, dict):
@@ -154,9 +167,11 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         )
     stored = stored_name(match["base"], int(match["version"] or 1))
     try:
-        derivation, fields = with_defaults(stored, fields)
+        derivation, fields = with_defaults(stored, fields, sources)
     except TableError as e:
-        raise reader.error_at((*table, "derive"), e.path, str(e)) from None
+        source = source_of_key(fields["derive"], e.path, sources)
+        where = (*table, "derive") if source is None else ("sources", source)
+        raise reader.error_at(where, e.path, str(e)) from None
     key_fields = None
     if "key_fields" in fields:
         # neither the bytes of a key nor its partition follow from its fields

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from model.derive.derivation import Derivation
+from model.derive.sources import Sources, with_source
 from model.derive.table import parse_derivation
 from model.expressions.types import Kind, Type
 from model.formats.registry import FORMATS
@@ -26,12 +27,14 @@ def value_type(derivation: Derivation) -> Type | None:
     return only.type
 
 
-def with_defaults(name: str, fields: dict[str, Any]) -> tuple[Derivation | None, dict[str, Any]]:
+def with_defaults(
+    name: str, fields: dict[str, Any], sources: Sources
+) -> tuple[Derivation | None, dict[str, Any]]:
     """The derivation of an entry, if it has the table ``derive``, and its other fields with their
-    defaults. Raises TableError, with the path of a key in ``derive``."""
+    defaults. Raises TableError, with the path of a key in ``derive`` or in its source."""
     if "derive" not in fields:
         return None, fields
-    derivation = parse_derivation(fields["derive"])
+    derivation = parse_derivation(with_source(fields["derive"], sources))
     entry = dict(_defaults(name, derivation))
     if fields.get("store", entry["store"]) != entry["store"]:
         entry.pop("window_size", None)

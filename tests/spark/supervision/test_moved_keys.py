@@ -18,6 +18,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from local.kafka.broker import Broker
 from local.waiting import wait_until
 from model.partitioner import partition_of
+from model.views_file import parse_views
+from spark.derive.views import derived_view
 from spark.errors import JobError
 from spark.formats.decoders import JsonDecoder
 from spark.tables import latest, mapped
@@ -131,6 +133,34 @@ def test_a_view_that_begins_after_partitions_were_added(runner: MovingRunner) ->
     runner.put(3, KEYS[-1], deletes=True)
     runner.once()
     assert runner.found() == runner.expected()
+
+
+DERIVED = """\
+[views.copy.derive]
+from = "{source}"
+kind = "{kind}"
+fields = {{ n = "int" }}
+where = "n <> 4"
+key = "coalesce(record_key, '')"
+select = ["n"]
+"""
+
+
+@pytest.mark.parametrize("kind", ["stream", "table"])
+def test_a_map_of_views_toml_follows_keys_that_move(runner: MovingRunner, kind: str) -> None:
+    [entry] = parse_views(DERIVED.format(source=runner.source, kind=kind)).views
+    derived = derived_view(entry)
+    assert derived is not None
+    runner.use(replace(derived, name=runner.view.name, topic=runner.view.topic))
+    runner.put_backlog()
+    runner.grow(4)
+    runner.put(3, *KEYS)
+    runner.put(4, KEYS[-1])  # is not in a view of the table, and changes nothing in a map
+    runner.once()
+    expected = runner.expected()
+    last = KEYS[-1].encode()
+    expected[last] = None if kind == "table" else b'{"n":3}'
+    assert runner.found() == expected
 
 
 def test_partitions_that_are_added_while_the_job_is_down(runner: MovingRunner) -> None:

@@ -85,7 +85,11 @@ INVALID = {
     "no TOML at its end": ("[views.orders", "not TOML", "at end of document"),
     "empty": ("", "no views are declared", "[views.orders]"),
     "views is no table": ("views = 3", "no views are declared", "add a table"),
-    "unknown table": (VALID + "[view.x]\n", "line 6, [view]", "[views.*], [kafka], [schemas]"),
+    "unknown table": (
+        VALID + "[view.x]\n",
+        "line 6, [view]",
+        "[views.*], [sources.*], [kafka], [schemas]",
+    ),
     "a view is no table": ("[views]\n\norders = 3", "line 3, [views], orders", "[views.orders]"),
     "view's name": (VALID + '[views."a/b"]\n', 'line 6, [views."a/b"]', "letters, digits"),
     "view named ..": (VALID + '[views.".."]\n', 'line 6, [views.".."]', "letters, digits"),
