@@ -132,7 +132,7 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
             f'with topic = "orders", key = "string", value = "json"'
         )
     schemas = parse_schemas(document.get("schemas"), reader)
-    sources = _parse_sources(document.get("sources", {}), reader)
+    sources = _parse_sources(document.get("sources", {}), reader, read)
     parsed = tuple(
         _parse_view(name, fields, reader, read, "schemas" in document, sources)
         for name, fields in views.items()
@@ -143,9 +143,9 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
     return Deployment(parsed, kafka, schemas.get("registry"), schemas.get("folder"))
 
 
-def _parse_sources(tables: Any, reader: _Reader) -> Sources:
+def _parse_sources(tables: Any, reader: _Reader, read: Read) -> Sources:
     try:
-        return parse_sources(tables)
+        return parse_sources(tables, read)
     except TableError as e:
         raise reader.error_at(("sources", *e.path[:1]), e.path[1:], str(e)) from None
 
@@ -167,7 +167,7 @@ def _parse_view(
         )
     stored = stored_name(match["base"], int(match["version"] or 1))
     try:
-        derivation, fields = with_defaults(stored, fields, sources)
+        derivation, fields = with_defaults(stored, fields, sources, read)
     except TableError as e:
         source = source_of_key(fields["derive"], e.path, sources)
         where = (*table, "derive") if source is None else ("sources", source)

@@ -80,6 +80,17 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueSchema:
+    """How values are decoded whose fields a schema declares. ``format``: a name of views.toml.
+    ``text``: the reader's schema. ``is_framed``: values name the schema that they were written
+    with, as Confluent's serializers do."""
+
+    format: str
+    text: str
+    is_framed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Derivation:
     """A view that Spark derives from the topic ``source``. Times are in ms.
 
@@ -91,7 +102,8 @@ class Derivation:
     of a record key is its row, and a null value deletes it. ``session``: the gap that ends a
     session. ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are
     read from values; None: every value is a row. ``paths``: the paths of the fields that are not
-    members with their own name. ``written``: the table in its ``normal_form``.
+    members with their own name. ``schema``: None if values are JSON or text. ``written``: the
+    table in its ``normal_form``.
     """
 
     source: str
@@ -112,6 +124,7 @@ class Derivation:
     is_table: bool = False
     rows: RowRule | None = None
     paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    schema: ValueSchema | None = None
     written: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
     @property

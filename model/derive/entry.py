@@ -9,6 +9,7 @@ from model.derive.derivation import Derivation
 from model.derive.sources import Sources, with_source
 from model.derive.table import parse_derivation
 from model.expressions.types import Kind, Type
+from model.formats.format import Read
 from model.formats.registry import FORMATS
 from model.kinds.registry import KINDS
 
@@ -28,13 +29,14 @@ def value_type(derivation: Derivation) -> Type | None:
 
 
 def with_defaults(
-    name: str, fields: dict[str, Any], sources: Sources
+    name: str, fields: dict[str, Any], sources: Sources, read: Read
 ) -> tuple[Derivation | None, dict[str, Any]]:
     """The derivation of an entry, if it has the table ``derive``, and its other fields with their
-    defaults. Raises TableError, with the path of a key in ``derive`` or in its source."""
+    defaults. ``read``: reads files with schemas. Raises TableError, with the path of a key in
+    ``derive`` or in its source."""
     if "derive" not in fields:
         return None, fields
-    derivation = parse_derivation(with_source(fields["derive"], sources))
+    derivation = parse_derivation(with_source(fields["derive"], sources), read)
     entry = dict(_defaults(name, derivation))
     if fields.get("store", entry["store"]) != entry["store"]:
         entry.pop("window_size", None)

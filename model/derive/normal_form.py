@@ -9,6 +9,7 @@ from typing import Any
 
 from model.derive.maps import STREAM
 from model.derive.old_names import stored_name
+from model.derive.schema_fields import JSON, TEXT
 
 _QUOTED_OR_SPACE = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|((?<=\w)\s+(?=\w))|\s+""")
 
@@ -24,6 +25,8 @@ def normal_form(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     stored = {stored_name(key): value for key, value in table.items()}
     if stored.get("kind") == STREAM:
         del stored["kind"]  # it says what a table without it says
+    if stored.get("format") in (JSON, TEXT):
+        del stored["format"]  # it follows from fields
     return tuple((key, json.dumps(_normal(stored[key]))) for key in sorted(stored))
 
 

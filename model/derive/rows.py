@@ -37,8 +37,6 @@ def check_rows(table: Mapping[str, Any], derivation: Derivation) -> None:
     key = next((key for key in reversed(ROW_KEYS) if table.get(key)), None)
     if key is None:
         return
-    if "fields" not in table:
-        raise TableError((key,), "only with fields: the rows are JSON objects")
     has_latest = any(aggregate.function == "latest" for aggregate in derivation.aggregates)
     is_map_of_stream = derivation.is_map and not derivation.is_table
     if key != "value_schema" and (has_latest or is_map_of_stream):

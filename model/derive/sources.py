@@ -14,13 +14,15 @@ from model.derive.fields import parse_topic
 from model.derive.maps import TABLE, parse_kind
 from model.derive.reading import TableError, check_keys
 from model.derive.rows import ROW_KEYS
+from model.derive.schema_fields import JSON, TEXT
 from model.derive.table import parse_derivation
+from model.formats.format import Read
 
-JSON, TEXT = "json", "text"
 MAX_SOURCES = 1000
 _TIME_KEYS = ("time", "lateness", "earliness")
-_ROW_KEYS = ("fields", *ROW_KEYS)
-_KEYS = ("topic", "format", "kind", *_ROW_KEYS, *_TIME_KEYS)
+_VALUE_KEYS = ("format", "schema", "fields", *ROW_KEYS)
+_JOIN_KEYS = ("fields", *ROW_KEYS)
+_KEYS = ("topic", "kind", *_VALUE_KEYS, *_TIME_KEYS)
 _EXAMPLE = '[sources.orders] with fields = { id = "string" }'
 
 
@@ -41,8 +43,8 @@ Sources = Mapping[str, DeclaredSource]
 """By name."""
 
 
-def parse_sources(tables: Any) -> Sources:
-    """Raises TableError, with the path from ``[sources]``."""
+def parse_sources(tables: Any, read: Read) -> Sources:
+    """``read``: reads files with schemas. Raises TableError, with the path from ``[sources]``."""
     if not isinstance(tables, dict):
         raise TableError((), f"must be tables: {_EXAMPLE}")
     if len(tables) > MAX_SOURCES:
@@ -50,7 +52,7 @@ def parse_sources(tables: Any) -> Sources:
     sources = {}
     for name, table in tables.items():
         try:
-            sources[name] = _parse_source(name, table)
+            sources[name] = _parse_source(name, table, read)
         except TableError as e:
             raise TableError((name, *e.path), str(e)) from None
     return sources
@@ -67,7 +69,7 @@ def with_source(table: Any, sources: Sources) -> Any:
     source = _named(table, sources)
     if source is None:
         return table
-    _check_once(table, source, ("kind", *_ROW_KEYS), ())
+    _check_once(table, source, ("kind", *_VALUE_KEYS), ())
     keys = dict(source.keys)
     if any(key in table for key in _TIME_KEYS):  # the view's own time
         keys = {key: value for key, value in keys.items() if key not in _TIME_KEYS}
@@ -83,38 +85,23 @@ def source_of_key(table: Any, path: tuple[str, ...], sources: Sources) -> str | 
     return source.name if source is not None and path[0] in source.keys else None
 
 
-def _parse_source(name: str, table: Any) -> DeclaredSource:
+def _parse_source(name: str, table: Any, read: Read) -> DeclaredSource:
     if not isinstance(table, dict):
         raise TableError((), f"must be a table: {_EXAMPLE}")
     check_keys(table, _KEYS)
     topic = parse_topic(table.get("topic", name), ("topic",))
-    _check_format(table)
-    keys = {key: value for key, value in table.items() if key not in ("topic", "format")}
+    if "fields" not in table and "format" not in table:
+        raise TableError(
+            (), f'fields is missing: fields = {{ id = "string" }}, or write format = "{TEXT}"'
+        )
+    keys = {key: value for key, value in table.items() if key != "topic"}
     # a view of the source, which is parsed for its errors
     view = {"key": "record_key", "select": "1"} if parse_kind(table) else _COUNT
-    parse_derivation({**keys, "from": topic, **view})
+    parse_derivation({**keys, "from": topic, **view}, read)
     return DeclaredSource(name, topic, keys)
 
 
 _COUNT = {"key": "record_offset", "count": True}
-
-
-def _check_format(table: Mapping[str, Any]) -> None:
-    format_ = table.get("format", JSON)
-    if format_ not in (JSON, TEXT):
-        raise TableError(
-            ("format",),
-            f'{format_!r} is not a format of sources; allowed: "{JSON}", "{TEXT}". For Avro and '
-            "Protobuf, write the view in Python",
-        )
-    if format_ == JSON and "fields" not in table:
-        raise TableError(
-            (), f'fields is missing: fields = {{ id = "string" }}, or write format = "{TEXT}"'
-        )
-    if format_ == TEXT:
-        for key in _ROW_KEYS:
-            if key in table:
-                raise TableError((key,), f'only with format = "{JSON}": a text has no fields')
 
 
 def _joined(name: str, join: Any, sources: Sources) -> Any:
@@ -129,8 +116,10 @@ def _joined(name: str, join: Any, sources: Sources) -> Any:
             f"{source.name} is a stream, and a join reads the newest record of each key: write "
             f'kind = "{TABLE}" in [sources.{source.name}]',
         )
-    _check_once(join, source, _ROW_KEYS, path)
-    keys = {key: value for key, value in source.keys.items() if key in _ROW_KEYS}
+    if "fields" not in source.keys:
+        raise TableError((*path, "from"), f'a join needs a source with format = "{JSON}"')
+    _check_once(join, source, _JOIN_KEYS, path)
+    keys = {key: value for key, value in source.keys.items() if key in _JOIN_KEYS}
     return {**keys, **join, "from": source.topic}
 
 

@@ -37,13 +37,17 @@ from model.derive.reading import (
     read_text,
 )
 from model.derive.rows import ROW_KEYS, check_rows, parse_rows
+from model.derive.schema_fields import parse_schema
 from model.expressions.tree import Expression, Field, fields_of, known_not_null
 from model.expressions.types import STRING, Kind
+from model.formats.format import Read
 
 KEYS = (
     *(
         "from",
         "kind",
+        "format",
+        "schema",
         *ROW_KEYS,
         "fields",
         "join",
@@ -75,23 +79,34 @@ EARLINESS_S = 3600
 Names = dict[str, Expression]
 
 
-def parse_derivation(table: Any) -> Derivation:
-    """Parse a table of views.toml. Raises TableError, with the path of the key."""
+def _no_files(name: str) -> bytes:
+    raise ValueError("files cannot be read here")
+
+
+def parse_derivation(table: Any, read: Read = _no_files) -> Derivation:
+    """Parse a table of views.toml. ``read``: reads files with schemas. Raises TableError, with the
+    path of the key."""
     if not isinstance(table, dict):
         raise TableError((), "must be a table: write [views.NAME.derive]")
     try:
-        return _parse_current(current_names(table))
+        return _parse_current(current_names(table), read)
     except TableError as e:
         raise TableError(written_path(e.path, table), str(e)) from None
 
 
-def _parse_current(table: Mapping[str, Any]) -> Derivation:
+def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
     check_keys(table, KEYS)
     for name, meaning in (("from", "the topic that is read"), ("key", "the key of the view")):
         if name not in table:
             raise TableError((), f'{name} is missing: {name} = "…", {meaning}')
     source = parse_topic(table["from"], ("from",))
-    fields = parse_fields(table["fields"], ("fields",)) if "fields" in table else {}
+    declared = parse_schema(table, read)
+    if declared is not None:
+        fields, paths = declared.fields, declared.paths
+        _check_joined_names(table, fields)
+    else:
+        fields = parse_fields(table["fields"], ("fields",)) if "fields" in table else {}
+        paths = parse_paths(table["fields"], ("fields",)) if fields else ()
     names: Names = {name: Field(name, type_) for name, type_ in RECORD_FIELDS.items()}
     is_table = parse_kind(table)
     if is_table:
@@ -109,9 +124,10 @@ def _parse_current(table: Mapping[str, Any]) -> Derivation:
     session = read_duration(table["session"], ("session",)) if "session" in table else None
     if session is not None:
         _check_session(table, aggregates)
+    rows = parse_rows(table)
     derivation = Derivation(
         source=source,
-        fields=tuple((name, declared.type) for name, declared in fields.items()),
+        fields=tuple((field.name, field.type) for field in fields.values()),
         key=key,
         aggregates=aggregates,
         select=select,
@@ -126,8 +142,9 @@ def _parse_current(table: Mapping[str, Any]) -> Derivation:
         is_table=is_table,
         identity=_parse_identity(table, names),
         joins=joins,
-        rows=parse_rows(table),
-        paths=parse_paths(table["fields"], ("fields",)) if fields else (),
+        rows=rows if declared is None else None,  # the schema's format knows its frame
+        paths=paths,
+        schema=None if declared is None else declared.schema,
         written=normal_form(table),
     )
     check_rows(table, derivation)
@@ -141,6 +158,14 @@ def _parse_current(table: Mapping[str, Any]) -> Derivation:
         )
     _check_identity(derivation)
     return derivation
+
+
+def _check_joined_names(table: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
+    """Raise TableError if ``a.b`` could be a field of the value and of a join."""
+    records = {name.partition(".")[0] for name in fields if "." in name}
+    for name in table.get("join", ()):
+        if name in records:
+            raise TableError(("join", name), "is already the name of a record in the value")
 
 
 def _parse_time(table: Mapping[str, Any], names: Names) -> EventTime | None:
@@ -207,8 +232,10 @@ def _parse_condition(
     if key not in table:
         return None
     condition = read_expression(table[key], (key,), names, Kind.BOOLEAN)
-    for name in known_not_null(condition):
-        names[name] = Field(name, names[name].type.never_null())
+    known = known_not_null(condition)
+    for name, value in names.items():
+        if isinstance(value, Field) and value.name in known:
+            names[name] = Field(value.name, value.type.never_null())
     for name, text in let.items():
         names[name] = read_expression(text, ("let", name), names)
     return condition
@@ -314,10 +341,12 @@ def _parse_identity(table: Mapping[str, Any], names: Names) -> tuple[str, ...]:
     for name in value:
         if not isinstance(name, str):
             raise TableError(path, f"{name!r} is not the name of a field")
-        check_name(name, path)
+        if name not in names:
+            check_name(name, path)
         if not isinstance(names.get(name), Field):
             raise TableError(path, f"{name} is not a field of the record")
-    return tuple(value)
+    fields = (names[name] for name in value)
+    return tuple(field.name for field in fields if isinstance(field, Field))
 
 
 def _check_identity(derivation: Derivation) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from model.expressions.hints import QUOTES, unexpected
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?![\w.]))|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)|(?P<string>'(?:[^']|'')*')"
+    r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?![\w.]))|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){0,15})|(?P<string>'(?:[^']|'')*')"
     r"|(?P<symbol><>|!=|<=|>=|\|\||[-+*=<>(),]))",
     re.ASCII,
 )

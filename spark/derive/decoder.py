@@ -15,6 +15,7 @@ from model.expressions.types import Kind
 from spark.derive.columns import Columns, column, condition, key_column, key_parts
 from spark.derive.json_values import DELETED as IS_DELETION
 from spark.derive.json_values import NO_ROW, NOT_REJECTED, DeclaredJson
+from spark.derive.schema_values import DeclaredRecords
 from spark.event_time.bounds import EventTimeBounds
 from spark.event_time.columns import violations
 from spark.formats.batches import FIELDS, REASON
@@ -104,7 +105,11 @@ class DerivedDecoder:
         names = self._value_fields()
         if bounds is not None and bounds.field not in names:
             bounds = None  # ``_violation`` checks it
-        value = DeclaredJson(derivation.fields, derivation.rows, derivation.paths)
+        value: DeclaredJson | DeclaredRecords
+        if derivation.schema is None:
+            value = DeclaredJson(derivation.fields, derivation.rows, derivation.paths)
+        else:
+            value = DeclaredRecords(derivation.fields, derivation.paths, derivation.schema)
         rows = value.judged(records, kept, deletes=self.is_table, event_time=bounds)
         return rows, {name: F.col(f"{FIELDS}.{name}") for name in names}
 

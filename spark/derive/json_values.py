@@ -1,5 +1,5 @@
-"""Decodes the JSON values of derived views and of the tables that they join: the declared fields of
-each record, or why it has none."""
+"""Decodes the values of derived views and of the tables that they join: the declared fields of each
+record, or why it has none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from model.rows.reader import RowRule
 from model.rows.row import NoRow
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats import batches
-from spark.formats.batches import Fields, Rules, judged_columns
+from spark.formats.batches import Fields, Format, Rules, judged_columns
 from spark.formats.strict_json import JsonField, fields_reader, spark_type
 
 NOT_REJECTED = ("#deleted", "#no row")
@@ -76,10 +76,20 @@ class DeclaredJson:
         """The columns ``names`` of all records, ``FIELDS`` and ``REASON``. ``deletes``: whether a
         null value is a deletion. ``event_time``: bounds of one of the fields."""
         has_deletions = deletes or (self.rows is not None and self.rows.has_deletions)
-        rules = Rules(self, event_time=event_time, null=DELETED if has_deletions else "value: null")
-        needed = dict.fromkeys([*names, "timestamp", "value"] if event_time else [*names, "value"])
-        decode = partial(batches.judged, rules=rules, copied=names)
-        before = [records.schema[name] for name in names]
-        return records.select(*needed).mapInArrow(
-            decode, StructType([*before, *judged_columns(rules)])
-        )
+        return judged(self, records, names, deletes=has_deletions, event_time=event_time)
+
+
+def judged(
+    format_: Format,
+    records: DataFrame,
+    names: list[str],
+    *,
+    deletes: bool,
+    event_time: EventTimeBounds | None,
+) -> DataFrame:
+    """As ``DeclaredJson.judged``, for values of any format."""
+    rules = Rules(format_, event_time=event_time, null=DELETED if deletes else "value: null")
+    needed = dict.fromkeys([*names, "timestamp", "value"] if event_time else [*names, "value"])
+    decode = partial(batches.judged, rules=rules, copied=names)
+    before = [records.schema[name] for name in names]
+    return records.select(*needed).mapInArrow(decode, StructType([*before, *judged_columns(rules)]))

@@ -1,0 +1,115 @@
+"""Decodes values whose fields a schema declares: Avro, bare or framed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from model.derive.derivation import ValueSchema
+from model.derive.fields import Paths
+from model.expressions.types import DECIMAL_DIGITS, Kind, Type
+from spark.derive.json_values import judged
+from spark.event_time.bounds import EventTimeBounds
+from spark.formats.batches import MAX_BYTES, Fields
+from spark.formats.registry import Registry
+from spark.formats.schema_formats import schema_format
+from spark.formats.strict_json import spark_type
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredRecords:
+    """A ``Format``: the ``fields`` of records of a schema. ``paths``: those of the fields within
+    other records. If a framed value was written with another schema, it is converted by the rules
+    of its format, so a field that the writer did not have gets its default."""
+
+    fields: tuple[tuple[str, Type], ...]
+    paths: Paths
+    schema: ValueSchema
+    registry: Registry | None = None
+    fits: ClassVar[bool] = True
+
+    @property
+    def columns(self) -> StructType:
+        return StructType([StructField(name, spark_type(type_)) for name, type_ in self.fields])
+
+    def bound(self, session: SparkSession) -> DeclaredRecords:
+        """The format with the registry of the deployment. Raises ``JobError`` if it has none, or
+        if the schema cannot be used."""
+        bound = _format(self).bound(session)
+        return replace(self, registry=bound.registry)
+
+    def decoder(self) -> Callable[[bytes], Fields]:
+        decode = _format(self).decoder()
+        paths = dict(self.paths)
+        readers = [
+            (name, paths.get(name, (name,)), _converter(name, type_)) for name, type_ in self.fields
+        ]
+
+        def read(value: bytes) -> Fields:
+            if len(value) > MAX_BYTES:
+                raise ValueError(f"value: more than {MAX_BYTES} bytes")
+            try:
+                record = decode(value)
+            except ValueError as error:
+                raise ValueError(f"value: {error}") from None
+            return {name: convert(_member(record, path)) for name, path, convert in readers}
+
+        return read
+
+    def judged(
+        self,
+        records: DataFrame,
+        names: list[str],
+        *,
+        deletes: bool = False,
+        event_time: EventTimeBounds | None = None,
+    ) -> DataFrame:
+        """As ``DeclaredJson.judged``."""
+        bound = self.bound(records.sparkSession)
+        return judged(bound, records, names, deletes=deletes, event_time=event_time)
+
+
+def _format(declared: DeclaredRecords) -> Any:
+    schema = declared.schema
+    made = schema_format(schema.format, schema.text.encode(), is_framed=schema.is_framed)
+    return replace(made, registry=declared.registry)
+
+
+def _member(record: Any, path: tuple[str, ...]) -> Any:
+    """The value at the path; None if it, or a record that leads to it, is null."""
+    for name in path:
+        if record is None:
+            return None
+        record = record[name]
+    return record
+
+
+def _converter(name: str, type_: Type) -> Callable[[Any], Any]:
+    """A function from a decoded value to one that fits the column. Raises ValueError."""
+    if type_.kind is Kind.DOUBLE:
+
+        def finite(value: Any) -> Any:
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name}: {value} is not a number that JSON has")
+            return value
+
+        return finite
+    if type_.kind is Kind.INTEGER:
+        # also of decimals without digits after the point
+        return lambda value: None if value is None else int(value)
+    if type_.kind is Kind.DECIMAL:
+        limit = Decimal(10) ** (DECIMAL_DIGITS - type_.scale)
+
+        def bounded(value: Any) -> Any:
+            if value is not None and abs(value) >= limit:
+                raise ValueError(f"{name}: more than {DECIMAL_DIGITS} digits")
+            return value
+
+        return bounded
+    return lambda value: value

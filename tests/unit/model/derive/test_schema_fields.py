@@ -1,0 +1,139 @@
+"""[sources.NAME] with format = "avro": the schema declares the fields."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from model.derive.derivation import Derivation, ValueSchema
+from model.expressions.types import BOOLEAN, DOUBLE, STRING, TIME, Kind, Type, parse_field_type
+from model.problems import ConfigurationError
+from model.views_file import parse_views
+
+ADDRESS = {
+    "type": "record",
+    "name": "Address",
+    "fields": [{"name": "city", "type": "string"}, {"name": "floor", "type": ["null", "int"]}],
+}
+ORDER: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "size", "type": "int"},
+        {"name": "total", "type": ["null", "long"], "default": None},
+        {"name": "share", "type": "float"},
+        {"name": "paid", "type": "boolean"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "state", "type": {"type": "enum", "name": "S", "symbols": ["NEW", "OLD"]}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 12,
+                                   "scale": 2}},
+        {"name": "number", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10}},
+        {"name": "exact", "type": {"type": "bytes", "logicalType": "decimal", "precision": 30,
+                                   "scale": 4}},
+        {"name": "home", "type": ADDRESS},
+        {"name": "work", "type": ["null", "shop.Address"], "default": None},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "raw", "type": "bytes"},
+        {"name": "mixed", "type": ["string", "long"]},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    ],
+}  # fmt: skip
+INT, LONG = parse_field_type("int"), parse_field_type("long")
+FILES = {"order.avsc": json.dumps(ORDER), "text.avsc": '"string"', "bad.avsc": '{"type": "recor'}
+SOURCE = '[sources.orders]\nformat = "avro"\nschema = "order.avsc"\n'
+VIEW = '[views.x.derive]\nfrom = "orders"\n'
+
+
+def read(name: str) -> bytes:
+    if name not in FILES:
+        raise ValueError("cannot read the file: No such file or directory")
+    return FILES[name].encode()
+
+
+def derivation(text: str) -> Derivation:
+    [view] = parse_views(text, read=read).views
+    assert view.derivation is not None
+    return view.derivation
+
+
+def error(text: str) -> str:
+    with pytest.raises(ConfigurationError) as raised:
+        parse_views(text, read=read)
+    return str(raised.value)
+
+
+def test_an_avro_schema_declares_its_fields() -> None:
+    found = derivation(f'{SOURCE}value_schema = "confluent"\n{VIEW}key = "id"\ncount = true')
+    assert dict(found.fields) == {
+        "id": STRING,
+        "size": INT,
+        "total": LONG.or_null(),
+        "share": DOUBLE,
+        "paid": BOOLEAN,
+        "at": TIME,
+        "state": STRING,
+        "price": Type(Kind.DECIMAL, scale=2),
+        "number": LONG,
+        "home__city": STRING,
+        "home__floor": INT.or_null(),
+        "work__city": STRING.or_null(),
+        "work__floor": INT.or_null(),
+    }
+    assert dict(found.paths)["work__floor"] == ("work", "floor")
+    assert found.schema == ValueSchema("avro", FILES["order.avsc"], is_framed=True)
+    assert found.rows is None
+
+
+def test_fields_of_records_have_names_with_dots() -> None:
+    text = """key = ["home.city", "work.city"]
+where = "work.city is not null and home.floor > 2"
+time = "at"
+window = "1d"
+identity = ["id", "at", "home.city", "work.city", "home.floor"]
+count = true
+"""
+    found = derivation(SOURCE + VIEW + text)
+    assert found.identity == ("id", "at", "home__city", "work__city", "home__floor")
+    assert not any(part.type.optional for part in found.key)
+    select = derivation(f'{SOURCE}{VIEW}key = "id"').select
+    assert select is not None
+    assert [name for name, _ in select.values][-4:] == [
+        "home.city", "home.floor", "work.city", "work.floor",
+    ]  # fmt: skip
+
+
+def test_a_view_may_declare_the_schema_itself() -> None:
+    inline = derivation(
+        '[views.x.derive]\nfrom = "orders"\nformat = "avro"\nschema = "order.avsc"\n'
+        'key = "id"\ncount = true'
+    )
+    named = derivation(f'{SOURCE}{VIEW}key = "id"\ncount = true')
+    assert inline == named
+    assert inline.written == named.written
+    assert inline.schema == ValueSchema("avro", FILES["order.avsc"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[sources.orders]\nformat = "avro"\n', "[sources.orders]: schema is missing"),
+        (SOURCE.replace("order.avsc", "no.avsc"), "schema: no.avsc: cannot read the file"),
+        (SOURCE.replace("order.avsc", "bad.avsc"), "schema: bad.avsc: not a supported Avro schema"),
+        (SOURCE.replace("order.avsc", "text.avsc"), "text.avsc: it is not the schema of a record"),
+        (f'{SOURCE}fields = {{ a = "int" }}\n', 'fields: not with format = "avro"'),
+        (f'{SOURCE}unwrap = "debezium"\n', 'unwrap: not with format = "avro"'),
+        (f'{SOURCE}value_schema = "x"\n', "value_schema: unknown value 'x'"),
+        (SOURCE.replace('"avro"', '"text"'), 'schema: only with format = "avro"'),
+        (SOURCE.replace('"avro"', '"protobuf"'), "write the view in Python"),
+        (f"{SOURCE}{VIEW}key = \"tags\"\ncount = true\n", "key: unknown field tags; known: id, s"),
+        (f'{SOURCE}{VIEW}key = "id"\ncount = true\njoin.home = {{ from = "h", on = "id", '
+         'fields = { city = "string" } }\n', "join.home: is already the name of a record"),
+    ],
+)  # fmt: skip
+def test_mistakes(text: str, message: str) -> None:
+    views = "" if VIEW in text else f'{VIEW}key = "record_offset"\ncount = true\n'
+    assert message in error(text + views)
