@@ -82,11 +82,13 @@ class Join:
 @dataclass(frozen=True, slots=True)
 class ValueSchema:
     """How values are decoded whose fields a schema declares. ``format``: a name of views.toml.
-    ``text``: the reader's schema. ``is_framed``: values name the schema that they were written
-    with, as Confluent's serializers do."""
+    ``content``: that of the file with the reader's schema. ``message``: the type of Protobuf
+    messages. ``is_framed``: values name the schema that they were written with, as Confluent's
+    serializers do."""
 
     format: str
-    text: str
+    content: bytes = field(repr=False)
+    message: str = ""
     is_framed: bool = False
 
 

@@ -20,7 +20,7 @@ from model.formats.format import Read
 
 MAX_SOURCES = 1000
 _TIME_KEYS = ("time", "lateness", "earliness")
-_VALUE_KEYS = ("format", "schema", "fields", *ROW_KEYS)
+_VALUE_KEYS = ("format", "schema", "message", "fields", *ROW_KEYS)
 _JOIN_KEYS = ("fields", *ROW_KEYS)
 _KEYS = ("topic", "kind", *_VALUE_KEYS, *_TIME_KEYS)
 _EXAMPLE = '[sources.orders] with fields = { id = "string" }'

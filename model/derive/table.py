@@ -48,6 +48,7 @@ KEYS = (
         "kind",
         "format",
         "schema",
+        "message",
         *ROW_KEYS,
         "fields",
         "join",

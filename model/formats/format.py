@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from model.expressions.types import Kind
+from model.expressions.types import Kind, Type
 from model.formats.codec import Codec
 from model.formats.json_text import PYTHON_LEVELS, check_levels
 from model.formats.schemas import CONFLUENT, Schema, SchemaSource
+
+DeclaredField = tuple[tuple[str, ...], Type]
+"""The names of the members that lead to a field in a value, and its type."""
+
+MAX_FIELD_LEVELS = 16
+"""How many names lead to a declared field at most."""
 
 Read = Callable[[str], bytes]
 """File name in views.toml -> content of the file. Raises ValueError if it cannot be read."""
@@ -180,6 +186,9 @@ class Format:
     media_types: ClassVar[tuple[str, ...]] = ()
     """The media types of keys in the body of a search, apart from `application/octet-stream`."""
 
+    declares_fields: ClassVar[bool] = False
+    """Whether a schema of the format has the names and types of the fields of its values."""
+
     registry_type: ClassVar[str] = ""
     """`schemaType` in a registry; empty: no registry has schemas of this format."""
 
@@ -194,6 +203,11 @@ class Format:
         `part`: "key" or "value". `has_source`: whether there is a table [schemas].
         """
         return None
+
+    def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
+        """The fields in the file of a schema that derived views can use, if `declares_fields`.
+        `message`: the type of a value, if the file may have several. Raises ValueError."""
+        raise NotImplementedError
 
     def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
         """The codec for a schema from `definition`."""

@@ -1,4 +1,4 @@
-"""Decodes values whose fields a schema declares: Avro, bare or framed."""
+"""Decodes values whose fields a schema declares: Avro and Protobuf, bare or framed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ class DeclaredRecords:
 
 def _format(declared: DeclaredRecords) -> Any:
     schema = declared.schema
-    made = schema_format(schema.format, schema.text.encode(), is_framed=schema.is_framed)
+    made = schema_format(
+        schema.format, schema.content, message=schema.message, is_framed=schema.is_framed
+    )
     return replace(made, registry=declared.registry)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
 from model.formats.codec import Codec
-from model.formats.format import PythonForm, SchemaFormat
+from model.formats.format import DeclaredField, PythonForm, SchemaFormat
 from model.formats.schemas import CONFLUENT, SchemaSource
 
 if TYPE_CHECKING:
@@ -25,10 +25,16 @@ class Avro(SchemaFormat):
     media_types = ("application/avro", "avro/binary")
     file_suffix = ".avsc"
     registry_type = "AVRO"
+    declares_fields = True
 
     def definition_of(self, content: bytes, part: str, fields: Mapping[str, str]) -> str:
         """The schema's JSON without whitespace."""
         return orjson.dumps(self.parse_file(content).definition).decode()
+
+    def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
+        from model.formats.avro.fields import declared_fields
+
+        return declared_fields(content)
 
     def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
         from model.formats.avro.codecs import avro_codec

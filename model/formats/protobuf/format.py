@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.formats.codec import Codec
-from model.formats.format import FieldError, PythonForm, Read, SchemaFormat
+from model.formats.format import DeclaredField, FieldError, PythonForm, Read, SchemaFormat
 from model.formats.schemas import CONFLUENT, SchemaSource
 from model.machine.extras import how_to_install
 
@@ -48,6 +48,7 @@ class Protobuf(SchemaFormat):
     file_suffix = ".desc"
     registry_type = "PROTOBUF"
     registry_form = "serialized"
+    declares_fields = True
 
     def definition(
         self, part: str, fields: Mapping[str, str], read: Read, has_source: bool
@@ -74,6 +75,12 @@ class Protobuf(SchemaFormat):
                 else f"{part}_message is missing: set a message type of the file; it has: {types}",
             )
         return definition(name, file)
+
+    def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
+        _require_package()
+        from model.formats.protobuf.fields import declared_fields
+
+        return declared_fields(content, message)
 
     def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
         from model.formats.protobuf.codecs import protobuf_codec

@@ -1,5 +1,5 @@
-"""Derived views of Avro, bare and framed, also after the schema has evolved. The bytes are written
-by fastavro."""
+"""Derived views of Avro and Protobuf, bare and framed, also after the schema has evolved. The bytes
+are written by fastavro and by the library protobuf."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from spark.derive.views import derived_view
 from spark.formats import registry as settings_of_registry
 from spark.view import View
 from tests.spark.derive.support import START, Raw, frame, streamed, table
+from tests.support.in_process import protobuf_examples as protobuf
 from tests.support.in_process.avro_examples import FakeRegistry, binary, framed, registry
 
 AT = datetime(2026, 1, 1, 10, 0, 5, 250_000, tzinfo=UTC)
@@ -131,6 +132,45 @@ def test_records_of_before_and_after_the_schema_evolved(
     assert rows(view, session, records) == {"o1": expected(1, "STORE"), "o2": expected(2, "WEB")}
     letters = view.inputs[0].decoder.malformed(frame(session, records)).collect()
     assert {row["offset"] for row in letters} == {2, 3}
+
+
+@pytest.mark.parametrize("is_framed", [False, True])
+def test_protobuf_messages(session: SparkSession, running: FakeRegistry, is_framed: bool) -> None:
+    """A framed message may have a schema that is older than the file."""
+    text = (
+        SOURCE.replace("avro", "protobuf")
+        .replace("order.avsc", "shop.desc")
+        .format(
+            rest='where = "price > 1"\nkey = "order_id"\n'
+            'select = { note = "note", status = "status", at = "at" }',
+            framed='message = "shop.Order"' + ('\nvalue_schema = "confluent"' if is_framed else ""),
+        )
+    )
+    [entry] = parse_views(text, read=lambda _: protobuf.DESCRIPTORS).views
+    view = derived_view(entry)
+    assert view is not None
+    path = "/schemas/ids/7"
+    running.answers[path] = (200, {"schemaType": "PROTOBUF", "schema": "as text"})
+    running.answers[f"{path}?format=serialized"] = (
+        200,
+        {"schemaType": "PROTOBUF", "schema": protobuf.serialized(protobuf.SHOP)},
+    )
+    messages = [
+        protobuf.Order(order_id=number, price=price, note=note, status=number % 2)
+        for number, price, note in [(1, 2.5, "n"), (2, 0.5, "x"), (3, 9.0, None)]
+    ]
+    messages[2].at.FromJsonString("2026-01-01T10:00:00Z")
+    head = b"\0\0\0\0\7\0" if is_framed else b""
+    values = [head + message.SerializeToString() for message in messages]
+    records: list[Raw] = [(b"k", value, START) for value in (*values, head + b"\xff", None)]
+    found = table(view.result(frame(session, records)).collect())
+    long = "A_VERY_LONG_NAME_OF_A_STATUS_THAT_TAKES_ONE_BYTE"
+    assert {int.from_bytes(key, "big"): json.loads(value) for key, value in found.items()} == {
+        1: {"note": "n", "status": long},
+        3: {"status": long, "at": "2026-01-01T10:00:00Z"},
+    }
+    letters = view.inputs[0].decoder.malformed(frame(session, records)).collect()
+    assert {row["offset"] for row in letters} == {3, 4}
 
 
 def test_state_by_fields_of_a_record(session: SparkSession, tmp_path: Path) -> None:

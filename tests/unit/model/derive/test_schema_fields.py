@@ -6,11 +6,22 @@ import json
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pb2
 
 from model.derive.derivation import Derivation, ValueSchema
-from model.expressions.types import BOOLEAN, DOUBLE, STRING, TIME, Kind, Type, parse_field_type
+from model.expressions.types import (
+    BOOLEAN,
+    DOUBLE,
+    STRING,
+    TIME,
+    Kind,
+    Type,
+    integer,
+    parse_field_type,
+)
 from model.problems import ConfigurationError
 from model.views_file import parse_views
+from tests.support.in_process.protobuf_examples import ONE, SHOP, Field, descriptor_set
 
 ADDRESS = {
     "type": "record",
@@ -84,7 +95,7 @@ def test_an_avro_schema_declares_its_fields() -> None:
         "work__floor": INT.or_null(),
     }
     assert dict(found.paths)["work__floor"] == ("work", "floor")
-    assert found.schema == ValueSchema("avro", FILES["order.avsc"], is_framed=True)
+    assert found.schema == ValueSchema("avro", FILES["order.avsc"].encode(), is_framed=True)
     assert found.rows is None
 
 
@@ -106,6 +117,41 @@ count = true
     ]  # fmt: skip
 
 
+def test_a_protobuf_message_declares_its_fields() -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="parcel.proto", package="p", syntax="proto3")
+    file.dependency.append("shop.proto")
+    parcel = file.message_type.add(name="Parcel")
+    for number, (name, kind, of) in enumerate([
+        ("order", Field.TYPE_MESSAGE, ".shop.Order"),
+        ("weight", Field.TYPE_UINT32, ""),
+        ("big", Field.TYPE_UINT64, ""),
+        ("share", Field.TYPE_FLOAT, ""),
+        ("is_gift", Field.TYPE_BOOL, ""),
+    ], 1):  # fmt: skip
+        parcel.field.add(name=name, number=number, type=kind, type_name=of or None, label=ONE)
+    content = descriptor_set(SHOP, file)
+    text = SOURCE.replace('"avro"', '"protobuf"') + 'message = "p.Parcel"\n' + VIEW
+    [view] = parse_views(
+        f'{text}key = "weight"\nselect = "coalesce(order.note, \'\')"', read=lambda _: content
+    ).views
+    assert view.derivation is not None
+    assert dict(view.derivation.fields) == {
+        "order__order_id": LONG.or_null(),
+        "order__price": DOUBLE.or_null(),
+        "order__note": STRING.or_null(),
+        "order__status": STRING.or_null(),
+        "order__at": TIME.or_null(),
+        "weight": integer(0, 2**32 - 1),
+        "share": DOUBLE,
+        "is_gift": BOOLEAN,
+    }
+    assert view.derivation.schema == ValueSchema("protobuf", content, "p.Parcel")
+    with pytest.raises(ConfigurationError, match="is not a message type of the file; it"):
+        parse_views(
+            text.replace("Parcel", "No") + 'key = "weight"\ncount = true', read=lambda _: content
+        )
+
+
 def test_a_view_may_declare_the_schema_itself() -> None:
     inline = derivation(
         '[views.x.derive]\nfrom = "orders"\nformat = "avro"\nschema = "order.avsc"\n'
@@ -114,7 +160,7 @@ def test_a_view_may_declare_the_schema_itself() -> None:
     named = derivation(f'{SOURCE}{VIEW}key = "id"\ncount = true')
     assert inline == named
     assert inline.written == named.written
-    assert inline.schema == ValueSchema("avro", FILES["order.avsc"])
+    assert inline.schema == ValueSchema("avro", FILES["order.avsc"].encode())
 
 
 @pytest.mark.parametrize(
@@ -128,7 +174,8 @@ def test_a_view_may_declare_the_schema_itself() -> None:
         (f'{SOURCE}unwrap = "debezium"\n', 'unwrap: not with format = "avro"'),
         (f'{SOURCE}value_schema = "x"\n', "value_schema: unknown value 'x'"),
         (SOURCE.replace('"avro"', '"text"'), 'schema: only with format = "avro"'),
-        (SOURCE.replace('"avro"', '"protobuf"'), "write the view in Python"),
+        (SOURCE.replace('"avro"', '"protobuf"'), "[sources.orders]: message is missing: message"),
+        (f'{SOURCE}message = "shop.Order"\n', 'message: only with format = "protobuf"'),
         (f"{SOURCE}{VIEW}key = \"tags\"\ncount = true\n", "key: unknown field tags; known: id, s"),
         (f'{SOURCE}{VIEW}key = "id"\ncount = true\njoin.home = {{ from = "h", on = "id", '
          'fields = { city = "string" } }\n', "join.home: is already the name of a record"),

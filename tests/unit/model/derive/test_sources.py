@@ -104,7 +104,7 @@ def test_a_view_may_have_a_time_of_its_own() -> None:
         ("[sources.a]", "line 1, [sources.a]: fields is missing"),
         ('[sources."a b"]\nformat = "text"', '"a b" is not a valid topic name'),
         ('[sources.a]\ntopic = 5\nformat = "text"', "topic: 5 is not text"),
-        ('[sources.a]\nformat = "csv"', "format: 'csv' is not a format of sources"),
+        ('[sources.a]\nformat = "csv"', "format: 'csv' is not a format of values"),
         ('[sources.a]\nformat = "text"\nunwrap = "debezium"', 'unwrap: only with fields'),
         ('[sources.a]\nfields = { a = "strin" }', "line 2, [sources.a], fields.a: \"strin\" is"),
         ('[sources.a]\nfields = { a = "int" }\ntime = "a"', "line 3, [sources.a], time: \"a\" is"),

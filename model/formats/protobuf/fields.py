@@ -1,0 +1,86 @@
+"""The fields of a Protobuf message that a derived view can use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from model.expressions.types import (
+    BOOLEAN,
+    DOUBLE,
+    STRING,
+    TIME,
+    Type,
+    integer,
+    parse_field_type,
+)
+from model.formats.format import MAX_FIELD_LEVELS, DeclaredField
+from model.formats.protobuf.schema import from_descriptor_set
+
+_SCALARS: Mapping[int, Type] = {
+    FieldDescriptor.CPPTYPE_INT32: parse_field_type("int"),
+    FieldDescriptor.CPPTYPE_UINT32: integer(0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_INT64: parse_field_type("long"),
+    FieldDescriptor.CPPTYPE_FLOAT: DOUBLE,
+    FieldDescriptor.CPPTYPE_DOUBLE: DOUBLE,
+    FieldDescriptor.CPPTYPE_BOOL: BOOLEAN,
+    FieldDescriptor.CPPTYPE_ENUM: STRING,
+}
+_KNOWN = "google.protobuf."
+_WRAPPERS: Mapping[str, Type] = {
+    f"{_KNOWN}{name}Value": type_
+    for name, type_ in {
+        "Bool": BOOLEAN,
+        "Double": DOUBLE,
+        "Float": DOUBLE,
+        "Int32": parse_field_type("int"),
+        "Int64": parse_field_type("long"),
+        "String": STRING,
+        "UInt32": integer(0, 2**32 - 1),
+    }.items()
+}
+
+
+def declared_fields(content: bytes, message: str) -> Iterator[DeclaredField]:
+    """Raises ValueError if the descriptor set does not have the message type. Left out are repeated
+    fields, maps, bytes, uint64, and messages within themselves."""
+    file = from_descriptor_set(content)
+    if message not in file.messages:
+        known = ", ".join(file.messages[:20])
+        raise ValueError(f'"{message}" is not a message type of the file; it has: {known}')
+    yield from _fields(file.message(message).descriptor, (), ())
+
+
+def _fields(
+    descriptor: Any, prefix: tuple[str, ...], within: tuple[str, ...]
+) -> Iterator[DeclaredField]:
+    within = (*within, descriptor.full_name)
+    for field in descriptor.fields:
+        path = (*prefix, field.name)
+        type_ = _type_of(field)
+        if type_ is not None:
+            # in a message that is not set, no field is set
+            yield path, type_.or_null(field.has_presence or bool(prefix))
+        elif _has_fields(field, within) and len(path) < MAX_FIELD_LEVELS:
+            yield from _fields(field.message_type, path, within)
+
+
+def _type_of(field: Any) -> Type | None:
+    if field.is_repeated:
+        return None
+    if field.message_type is not None:
+        name = field.message_type.full_name
+        return TIME if name == f"{_KNOWN}Timestamp" else _WRAPPERS.get(name)
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return STRING
+    return _SCALARS.get(field.cpp_type)
+
+
+def _has_fields(field: Any, within: tuple[str, ...]) -> bool:
+    """Whether the fields of the field's message can be used: it is one, and not within itself."""
+    if field.message_type is None or field.is_repeated:
+        return False
+    name = field.message_type.full_name
+    return name not in within and not name.startswith(_KNOWN)
