@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from model.machine.limits import memory, processors
 from spark.jvm_names import keep_classes
+from spark.processes import local_files
 from spark.processes.executors import settle_partitions
 from spark.processes.java_process import close_state_at_exit
 from spark.processes.sizing import (
@@ -22,6 +23,7 @@ from spark.processes.sizing import (
     PARTITIONS,
     Machine,
     described,
+    is_driver_alone,
     is_local,
     sizes,
     warnings,
@@ -67,16 +69,6 @@ _LOCAL_DEFAULTS = {
     "spark.driver.extraJavaOptions": ON_FEW_CORES,
 }
 
-# By default, Hadoop starts several processes for each file of a checkpoint (chmod, readlink), and
-# writes a checksum file next to it. The files of state have checksums of their own. This manager of
-# checkpoint files is only for file systems whose rename replaces a file, as POSIX's does.
-_LOCAL_CHECKPOINTS = {
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-}
-
 
 def submitted() -> bool:
     """Whether ``spark-submit`` started this process, and with it the JVM with its settings."""
@@ -100,8 +92,8 @@ def settings(
     chosen = sizes(_DEFAULTS | dict(overrides), machine or this_machine(), views)
     if is_local(chosen[MASTER]):
         chosen = _LOCAL_DEFAULTS | chosen
-        if _is_local_folder(checkpoints, chosen):
-            chosen = _LOCAL_CHECKPOINTS | chosen
+        if is_driver_alone(chosen[MASTER]) and _is_local_folder(checkpoints, chosen):
+            chosen = local_files.SETTINGS | chosen
         if ARCHIVE.exists():
             # -Xlog: no message if the archive does not match
             archive = f"-Xlog:disable -XX:SharedArchiveFile={ARCHIVE}"
@@ -167,6 +159,8 @@ def start_session(
     conf.setAll(list(chosen.items()))
     session = SparkSession.Builder().config(conf=conf).getOrCreate()
     keep_classes(session._jvm)
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()
+    local_files.let_copy(session._jvm, hadoop)
     close_state_at_exit(session._jvm)
     if submitted():
         session.sparkContext.setLogLevel(log_level.upper())

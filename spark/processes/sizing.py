@@ -64,6 +64,11 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
+def is_driver_alone(master: str) -> bool:
+    """Whether the driver runs all tasks, without executors."""
+    return _LOCAL.match(master) is not None
+
+
 def cores(conf: Mapping[str, str], processors: int) -> Cores:
     """The cores of the master. ``processors``: the number of this machine's processors."""
     master = conf[MASTER]
@@ -94,11 +99,11 @@ def sizes(conf: Mapping[str, str], machine: Machine, views: int = 1) -> dict[str
     session_cores = cores(conf, machine.processors)
     if PARTITIONS not in chosen and session_cores.total is not None:
         chosen[PARTITIONS] = str(partitions(session_cores.total))
-    is_driver_alone = _LOCAL.match(master) is not None
-    heap = _heap(session_cores.total or 1) if is_driver_alone else _HEAP_MIB
+    alone = is_driver_alone(master)
+    heap = _heap(session_cores.total or 1) if alone else _HEAP_MIB
     half = machine.memory // 1024**2 // 2
     chosen.setdefault(DRIVER_MEMORY, _text(max(_MIN_HEAP_MIB, min(heap, half))))
-    if is_driver_alone:
+    if alone:
         return chosen
     if cluster := _LOCAL_CLUSTER.match(master):
         chosen.setdefault(EXECUTOR_MEMORY, _text(int(cluster[3])))
