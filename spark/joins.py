@@ -19,7 +19,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import (
-    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
@@ -29,16 +28,14 @@ from pyspark.sql.types import (
     FloatType,
     IntegerType,
     LongType,
-    MapType,
     ShortType,
     StringType,
     StructField,
     StructType,
-    TimestampNTZType,
     TimestampType,
 )
 
-from spark.formats.columns import column_named
+from spark.row_text import json_options, row_of_text, text_of_row
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,11 +47,6 @@ LOG_ORDER = ("partition", "offset")
 _FACTS = -1
 _AS_TEXT = "row as text"  # decides between rows that are equal in `newest`
 _ENCODED = ("key", "newest", "row", "on")
-# Spark's default has milliseconds. It reads any of them.
-_MICROSECONDS = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
 _INTEGERS = (BooleanType, ByteType, ShortType, IntegerType, LongType, StringType)
 
 
@@ -104,9 +96,10 @@ def joined(facts: Table, buckets: int = 4, **references: Reference) -> DataFrame
         result = _as_stream(fact_rows, encoded, buckets)
     else:
         result = _as_batch(fact_rows, encoded)
-    columns = [_decoded("fact", facts.rows.schema).alias("fact")]
+    columns = [row_of_text(F.col("fact"), facts.rows.schema).alias("fact")]
     for number, (name, table) in enumerate(zip(references, tables, strict=True)):
-        columns.append(_decoded(f"reference_{number}", table.rows.schema).alias(name))
+        row = row_of_text(F.col(f"reference_{number}"), table.rows.schema)
+        columns.append(row.alias(name))
     return result.select(*columns).select("fact.*", *references)
 
 
@@ -176,8 +169,7 @@ def _encoded(table: Table, foreign: Sequence[Sequence[str]]) -> DataFrame:
             )
     order = [_comparable(name, schema[name].dataType) for name in table.newest]
     keeps_nulls = {"ignoreNullFields": "false"}
-    types = [field.dataType for field in schema if not isinstance(field.dataType, TimestampType)]
-    row = F.to_json(F.struct(*(_in_json(field) for field in schema)), _options(types))
+    row = text_of_row(schema)
     return table.rows.select(
         _key(table.rows, table.key).alias("key"),
         F.to_json(F.struct(*order), keeps_nulls).alias("newest"),
@@ -191,26 +183,10 @@ def _encoded(table: Table, foreign: Sequence[Sequence[str]]) -> DataFrame:
 
 def _key(rows: DataFrame, columns: Sequence[str]) -> Column:
     """The values as JSON; null if one of them is null, because null equals nothing."""
-    options = _options([field.dataType for field in rows.select(*columns).schema])
+    options = json_options([field.dataType for field in rows.select(*columns).schema])
     values = [F.col(name).alias(f"_{number}") for number, name in enumerate(columns)]
     has_all = reduce(Column.__and__, (F.col(name).isNotNull() for name in columns))
     return F.when(has_all, F.to_json(F.struct(*values), options))
-
-
-def _options(types: Sequence[DataType]) -> dict[str, str] | None:
-    """How values of these types become JSON. Without times, the JSON is as in earlier checkpoints.
-    The result is None instead of an empty dict, which Spark Connect refuses."""
-    return _MICROSECONDS if any(map(_has_time, types)) else None
-
-
-def _has_time(data_type: DataType) -> bool:
-    if isinstance(data_type, StructType):
-        return any(_has_time(field.dataType) for field in data_type)
-    if isinstance(data_type, ArrayType):
-        return _has_time(data_type.elementType)
-    if isinstance(data_type, MapType):
-        return _has_time(data_type.keyType) or _has_time(data_type.valueType)
-    return isinstance(data_type, TimestampType | TimestampNTZType)
 
 
 def _comparable(name: str, data_type: DataType) -> Column:
@@ -223,31 +199,6 @@ def _comparable(name: str, data_type: DataType) -> Column:
     elif isinstance(data_type, BinaryType):
         column = F.hex(column)
     return column.alias(name)
-
-
-def _in_json(field: StructField) -> Column:
-    """The column for JSON. A timestamp becomes a number: JSON has none, and Python's range is
-    smaller."""
-    column = column_named(field.name)
-    is_time = isinstance(field.dataType, TimestampType)
-    return (F.unix_micros(column) if is_time else column).alias(field.name)
-
-
-def _decoded(column: str, schema: StructType) -> Column:
-    """The reverse of ``_in_json`` for a whole row; null if the text is null."""
-    times = [field.name for field in schema if isinstance(field.dataType, TimestampType)]
-    numbers = StructType(
-        [
-            StructField(field.name, LongType() if field.name in times else field.dataType)
-            for field in schema
-        ]
-    )
-    row = F.from_json(column, numbers)
-    fields = [
-        (F.timestamp_micros(row[name]) if name in times else row[name]).alias(name)
-        for name in schema.names
-    ]
-    return F.when(F.col(column).isNotNull(), F.struct(*fields))
 
 
 def _as_batch(facts: DataFrame, references: Sequence[DataFrame]) -> DataFrame:
