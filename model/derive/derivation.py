@@ -69,7 +69,8 @@ class Windows:
 @dataclass(frozen=True, slots=True)
 class Join:
     """The table ``name``: the newest record of each key in the topic ``source``. A record gets the
-    row whose key is the value of ``on``."""
+    row whose key is the value of ``on``. ``static``: whether the table never changes. Otherwise the
+    view follows its changes."""
 
     name: str
     source: str
@@ -77,6 +78,12 @@ class Join:
     fields: tuple[tuple[str, Type], ...]
     rows: RowRule | None = None
     paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    static: bool = False
+
+    @property
+    def names(self) -> set[str]:
+        """The fields of the table, as ``plane.model``."""
+        return {f"{self.name}.{name}" for name, _ in self.fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +144,17 @@ class Derivation:
             for join in self.joins
             for name, type_ in join.fields
         }
+
+    @property
+    def changing(self) -> tuple[Join, ...]:
+        """The joins with tables that change."""
+        return tuple(join for join in self.joins if not join.static)
+
+    @property
+    def where_needs_changing(self) -> bool:
+        """Whether ``where`` has fields of tables that change."""
+        names = set[str]().union(*(join.names for join in self.changing))
+        return self.where is not None and bool(fields_of(self.where) & names)
 
     @property
     def filters_records(self) -> bool:

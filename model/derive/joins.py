@@ -14,7 +14,7 @@ from model.expressions.types import Kind
 
 MAX_JOINS = 8
 _REQUIRED = ("from", "on", "fields")
-_KEYS = (*_REQUIRED, *ROW_KEYS)
+_KEYS = (*_REQUIRED, "static", *ROW_KEYS)
 
 
 def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple[Join, ...]:
@@ -40,7 +40,11 @@ def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple
         fields = parse_fields(declared["fields"], (*path, name, "fields"))
         types = tuple((field, declaration.type) for field, declaration in fields.items())
         paths = parse_paths(declared["fields"], (*path, name, "fields"))
-        joins.append(Join(name, source, on, types, parse_rows(declared, (*path, name)), paths))
+        rows = parse_rows(declared, (*path, name))
+        static = declared.get("static", False)
+        if type(static) is not bool:
+            raise TableError((*path, name, "static"), f"{static!r} is not true or false")
+        joins.append(Join(name, source, on, types, rows, paths, static))
     for join in joins:
         for field, type_ in join.fields:
             names[f"{join.name}.{field}"] = Field(f"{join.name}.{field}", type_.or_null())
@@ -62,3 +66,32 @@ def check_places(derivation: Derivation) -> None:
         if used:
             where = "a key of several parts" if key == "key" else key
             raise TableError((key,), f"{where} cannot have {min(used)}, a field of a join")
+
+
+def check_changing(table: Mapping[str, Any], derivation: Derivation) -> None:
+    """Raise TableError if the view cannot follow the changes of a table that it joins."""
+    if not derivation.changing:
+        return
+    join = derivation.changing[0]
+    path = ("join", join.name)
+    if derivation.aggregates:
+        function = derivation.aggregates[0].function
+        raise TableError(
+            path,
+            f"{join.source} may change, and {function} cannot take back what it has counted with "
+            "an earlier row. Write static = true if the topic never gets another record. Otherwise "
+            f"write two views: this one without {function}, and one whose from is its topic",
+        )
+    if derivation.points:
+        raise TableError(
+            ("points",), f"not with {join.name}, a table that changes: put the time into key"
+        )
+    for part in derivation.key:
+        if used := fields_of(part) & set[str]().union(
+            *(join.names for join in derivation.changing)
+        ):
+            raise TableError(
+                ("key",),
+                f"cannot have {min(used)}, because the table may change, and an entry would then "
+                "have another key. Use it in select and where, or write static = true in the join",
+            )

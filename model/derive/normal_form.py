@@ -20,14 +20,21 @@ def normal_form(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     White space in expressions does not count. The order of names in a value does: it is the order
     of the columns in Spark's state. The form must be the same in all releases, because it is stored
     in checkpoints. So it has neither defaults nor anything else that a parser adds, and keys have
-    their earliest names.
+    their earliest names. The exception are joins: the first ones were static without saying so.
     """
     stored = {stored_name(key): value for key, value in table.items()}
     if stored.get("kind") == STREAM:
         del stored["kind"]  # it says what a table without it says
     if stored.get("format") in (JSON, TEXT):
         del stored["format"]  # it follows from fields
+    if "join" in stored:
+        stored["join"] = {name: _stored_join(join) for name, join in stored["join"].items()}
     return tuple((key, json.dumps(_normal(stored[key]))) for key in sorted(stored))
+
+
+def _stored_join(join: Mapping[str, Any]) -> dict[str, Any]:
+    stored = {key: value for key, value in join.items() if key != "static"}
+    return stored if join.get("static") else {**stored, "static": False}
 
 
 def _normal(value: Any) -> Any:

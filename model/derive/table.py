@@ -22,7 +22,7 @@ from model.derive.derivation import (
     Windows,
 )
 from model.derive.fields import MAX_FIELDS, parse_fields, parse_paths, parse_topic
-from model.derive.joins import check_places, parse_joins
+from model.derive.joins import check_changing, check_places, parse_joins
 from model.derive.maps import check_map, check_order, check_table, parse_kind
 from model.derive.normal_form import normal_form
 from model.derive.old_names import current_names, written_path
@@ -153,6 +153,7 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
     check_table(table, derivation)
     check_order(derivation)
     check_places(derivation)
+    check_changing(table, derivation)
     if time is not None and repeated is not None and repeated[0] in fields_of(time.expression):
         raise TableError(
             ("time",), f"cannot have {repeated[0]}, which is not a field of the record"

@@ -34,6 +34,9 @@ DELETED = "#is deleted"  # not the name of a field
 """A column of the rows of a table: whether the record deletes the row of its key. Then the fields
 are null."""
 
+ORDER = ("record_partition", "record_offset")
+"""The order of the records of a key, for joins with tables that change."""
+
 _Values = tuple[tuple[str, Expression], ...]
 _Check = Callable[[Columns], Column]
 
@@ -122,6 +125,8 @@ class DerivedDecoder:
             name for expression in expressions(self.derivation) for name in fields_of(expression)
         }
         used.update(self.derivation.identity)
+        if self.derivation.changing:
+            used.update(ORDER)
         time = self.derivation.time
         if time is not None and time.field not in self._value_fields():
             used.add("record_timestamp")

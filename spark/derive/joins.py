@@ -1,21 +1,26 @@
-"""Joins of a stream with tables that do not change while the view exists."""
+"""Joins with tables: with those that never change, and with those whose changes a view follows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from model.derive.derivation import Join
 from model.derive.fields import Paths
 from model.expressions.types import Kind, Type
 from model.rows.reader import RowRule
 from spark.derive.columns import column
+from spark.derive.decoder import DELETED, ORDER
 from spark.derive.json_values import NO_ROW, NOT_REJECTED, DeclaredJson
 from spark.event_time.bounds import EventTimeBounds
+from spark.foreign_keys import NEW, with_tables
 from spark.formats.batches import FIELDS, REASON
 from spark.formats.columns import not_text
+from spark.row_text import row_of_text, text_of_row
 
 MAX_TEXT_BYTES = 1000
 """A field of a table can become a key, which must not be too long."""
@@ -23,6 +28,10 @@ MAX_TEXT_BYTES = 1000
 _KEY = "#key"
 # Not the timestamp: compaction keeps the last record of a key in the log.
 _ORDER = ("partition", "offset")
+_ROW = "#row"
+
+IS_NEW = "#is new"  # not the name of a field
+"""A column of followed rows: whether the key had no row before, so there is nothing to delete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +86,43 @@ def with_row(rows: DataFrame, join: Join, table: DataFrame) -> DataFrame:
     newest = F.max_by(FIELDS, F.struct(*_ORDER)).alias(join.name)
     newest_rows = table.groupBy(F.col("key").alias(_KEY)).agg(newest)
     return rows.join(F.broadcast(newest_rows), column(join.on) == F.col(_KEY), "left").drop(_KEY)
+
+
+def followed(
+    rows: DataFrame, key: str, joins: Sequence[Join], tables: Sequence[DataFrame]
+) -> DataFrame:
+    """The newest row of each ``key`` with its rows of the tables, written again whenever one of
+    them changes. ``rows`` has ``ORDER`` and ``DELETED``.
+
+    Returns the columns of ``rows``, which are null in a deleted row except for the key, a struct
+    for each join, which is null if there is no row, and ``IS_NEW``.
+    """
+    schema = StructType([field for field in rows.schema if field.name not in (key, DELETED)])
+    left = rows.select(
+        F.col(key).cast("string").alias("key"),
+        *(F.col(name).alias(of) for name, of in zip(ORDER, _ORDER, strict=True)),
+        F.array(*(column(join.on) for join in joins)).alias("on"),
+        F.when(~F.col(DELETED), text_of_row(schema)).alias("row"),
+    )
+    schemas = [table.select(f"{FIELDS}.*").schema for table in tables]
+    texts = [_as_text(table, fields) for table, fields in zip(tables, schemas, strict=True)]
+    result = with_tables(left, texts)
+    row = F.get("rows", F.lit(0))
+    joined = [
+        row_of_text(F.get("rows", F.lit(number)), fields).alias(join.name)
+        for number, (join, fields) in enumerate(zip(joins, schemas, strict=True), 1)
+    ]
+    return result.select(
+        F.col("key").cast(rows.schema[key].dataType).alias(key),
+        row.isNull().alias(DELETED),
+        (F.col("kind") == NEW).alias(IS_NEW),
+        row_of_text(row, schema).alias(_ROW),
+        *joined,
+    ).select(key, DELETED, IS_NEW, f"`{_ROW}`.*", *(join.name for join in joins))
+
+
+def _as_text(table: DataFrame, fields: StructType) -> DataFrame:
+    """The rows of a table for ``with_tables``."""
+    is_row = F.col(FIELDS).isNotNull().alias(_ROW)
+    rows = table.select("key", *_ORDER, is_row, f"{FIELDS}.*")
+    return rows.select(F.col("key"), *_ORDER, F.when(F.col(_ROW), text_of_row(fields)).alias("row"))

@@ -15,7 +15,7 @@ from model.expressions.tree import Field
 from spark.derive.aggregates import grouped, json_object, results
 from spark.derive.columns import column, condition, key_column, time_name
 from spark.derive.decoder import DELETED
-from spark.derive.joins import with_row
+from spark.derive.joins import IS_NEW, followed, with_row
 from spark.derive.sessions import END, LIVE, START, sessions
 from spark.event_time.watermarks import NEVER
 from spark.formats.keys import int64, session_key, window_key
@@ -42,6 +42,8 @@ class Plan:
         prepared = _prepared(rows, tables, derivation)
         key, name = key_column(derivation), _key_name(derivation)
         bare = self._bare_key(name)
+        if derivation.changing:
+            return self._followed(prepared.withColumn(_KEY, key), tables)
         if derivation.is_map:
             return self._mapped(prepared.withColumn(_KEY, key))
         if derivation.session is not None:
@@ -75,6 +77,23 @@ class Plan:
             return self._records(rows, bare, value)
         start = F.unix_millis(time_name(derivation.time))
         return self._records(rows, window_key(bare, start), value, bare)
+
+    def _followed(self, rows: DataFrame, tables: Sequence[DataFrame]) -> DataFrame:
+        """The records of a view that joins tables that change: of each key, the newest row with
+        its rows of the tables. As in ``_mapped``, a row may delete its key."""
+        derivation = self.derivation
+        if not derivation.is_table:
+            rows = rows.withColumn(DELETED, F.lit(False))
+        pairs = zip(derivation.joins, tables, strict=True)
+        changing = [table for join, table in pairs if not join.static]
+        rows = followed(rows, _KEY, derivation.changing, changing)
+        is_row = ~F.col(DELETED)
+        if derivation.where is not None and (
+            derivation.is_table or derivation.where_needs_changing
+        ):
+            is_row &= condition(derivation.where)
+        rows = rows.where(is_row | ~F.col(IS_NEW))
+        return self._records(rows, self._bare_key(_KEY), F.when(is_row, self._value()))
 
     def _records(
         self, aggregated: DataFrame, key: Column, value: Column, bare: Column | None = None
@@ -133,11 +152,13 @@ def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivati
     if identity:
         rows = rows.dropDuplicates(identity)
     for join, table in zip(derivation.joins, tables, strict=True):
-        rows = with_row(rows, join, table)
+        if join.static:
+            rows = with_row(rows, join, table)
     if derivation.each is not None:
         name, array = derivation.each
         rows = rows.withColumn(name, F.explode(column(array)))
-    if derivation.where is not None and not filters_first and not derivation.is_table:
+    is_done = filters_first or derivation.is_table or derivation.where_needs_changing
+    if derivation.where is not None and not is_done:
         rows = rows.where(column(derivation.where))
     return rows
 

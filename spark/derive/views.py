@@ -20,11 +20,12 @@ def derived_view(entry: entries.View) -> View | None:
         sources=(
             Source(derivation.source, DerivedDecoder(derivation)),
             *(
-                Source(join.source, TableDecoder(join.fields, join.rows, join.paths), True)
+                Source(join.source, TableDecoder(join.fields, join.rows, join.paths), join.static)
                 for join in derivation.joins
             ),
         ),
         topic=entry.topic,
         table=(*derivation.written, ("view key", entry.key), ("view value", entry.value)),
         derive=Plan(derivation, entry.key, entry.value),
+        output_mode="append" if derivation.changing else "update",
     )

@@ -128,6 +128,6 @@ class StaticSources:
             f"its results would depend on when they were computed. To rebuild it from what the "
             f"topic has now: queryable pipeline {view.name} rebuild, if the job runs. Otherwise "
             f"delete and recreate {view.topic}, delete {self._settings.checkpoint(view)}, and "
-            f"start again. To follow the changes of the "
-            "topic, make it a stream and use spark.joins."
+            f"start again. To follow the changes of the topic, omit static, in a view of Python "
+            "with spark.joins."
         )

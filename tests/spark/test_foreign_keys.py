@@ -117,7 +117,7 @@ class Query:
 
 
 def test_a_join_equals_that_of_the_final_tables(session: SparkSession, tmp_path: Path) -> None:
-    records = sides(5)
+    records = sides(6)
     wanted = expected(records)
     matched = [[row is not None for row in rows[1:]] for rows in wanted.values()]
     assert [False, True] in matched

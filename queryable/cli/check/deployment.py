@@ -173,10 +173,15 @@ def _topics_of_the_job(view: View, topics: dict[str, int], made: set[str]) -> It
 def _before_partitions_are_added(view: View) -> Iterator[Finding]:
     """What to know before that is done to a topic from which Spark derives the view."""
     subject = f"view {view.name}"
-    for join in view.derivation.joins if view.derivation is not None else ():
+    derivation = view.derivation
+    joins = () if derivation is None else derivation.joins
+    tables = [join.source for join in joins]
+    if derivation is not None and derivation.changing and derivation.is_table:
+        tables.insert(0, derivation.source)
+    for topic in tables:
         yield ok(
             subject,
-            f"do not add partitions to topic {join.source}: Spark's job would stop the view, which "
+            f"do not add partitions to topic {topic}: Spark's job would stop the view, which "
             f"joins it as a table ({_ADD_PARTITIONS})",
         )
     if view.spark_view is not None:

@@ -32,7 +32,7 @@ from = "{source}"
 fields = {{ client = "string" }}
 key = "coalesce(owner.name, 'nobody')"
 count = true
-join.owner = {{ from = "{owners}", on = "client", fields = {{ name = "string" }} }}
+join.owner = {{ from = "{owners}", static = true, on = "client", fields = {{ name = "string" }} }}
 """
 
 

@@ -197,6 +197,7 @@ JOIN = """
 from = "makers"
 on = "id"
 fields = { city = "string?" }
+static = true
 """
 
 

@@ -257,6 +257,7 @@ max = {{ town = "lower(owner.town)" }}
 from = "owners"
 on = "lower(shop)"
 fields = {{ name = "string", age = "int?", town = "string?" }}
+static = true
 """
     view, lines = view_of(text), orders(100)
     assert view.source_topics == ("orders", "owners")

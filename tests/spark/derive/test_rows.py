@@ -61,11 +61,13 @@ fields = {{ of = "string" }}
 key = "coalesce(customer.name, 'nobody')"
 count = true
 [views.x.derive.join.customer]
+static = true
 from = "customers"
 on = "of"
 unwrap = "debezium"
 {FIELDS}
 [views.x.derive.join.seller]
+static = true
 from = "sellers"
 on = "of"
 null_deletes = true

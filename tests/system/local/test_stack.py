@@ -36,7 +36,7 @@ def test_a_stack_does_not_wait_for_static_topics(
     views.write_text(
         f'[views.makers.derive]\nfrom = "{flights}"\nfields = {{ tailnum = "string" }}\n'
         "key = \"coalesce(plane.maker, '')\"\ncount = true\n\n[views.makers.derive.join.plane]\n"
-        f'from = "{planes}"\non = "tailnum"\nfields = {{ maker = "string" }}\n'
+        f'from = "{planes}"\nstatic = true\non = "tailnum"\nfields = {{ maker = "string" }}\n'
     )
     settings = StackSettings(
         views=views, run_dir=tmp_path, bootstrap_servers=broker.bootstrap_servers

@@ -18,7 +18,7 @@ filter = "big and client <> 'a''b' "
 key = ["client", "path"]
 separator = " "
 count = { requests = true, long = "big" }
-join.owner = { from = "owners", on = "client", fields = { name = "string" } }
+join.owner = { from = "owners", on = "client", fields = { name = "string" }, static = true }
 """
 
 

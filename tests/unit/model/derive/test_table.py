@@ -211,6 +211,7 @@ JOIN = """
 from = "cities"
 on = "client"
 fields = { name = "string", size = "int" }
+static = true
 """
 
 
@@ -342,7 +343,7 @@ def test_rows_of_changes() -> None:
     assert derivation('key = "client"\ncount = true\nunwrap = "debezium"').rows == RowRule(
         "debezium"
     )
-    text = 'key = "client"\ncount = true\njoin.c = { from = "c", on = "client", '
+    text = 'key = "client"\ncount = true\njoin.c = { from = "c", static = true, on = "client", '
     found = derivation(text + 'fields = { name = "string" }, null_deletes = true }')
     assert [join.rows for join in found.joins] == [RowRule(null_deletes=True)]
 

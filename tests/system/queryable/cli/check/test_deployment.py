@@ -19,7 +19,7 @@ def test_topics_that_the_job_of_spark_creates_are_not_missing(
         f'[views.visits-of-clients.derive]\nfrom = "{flights}"\nfields = {{ client = "string" }}\n'
         'key = "client"\ncount = true\n\n'
         f'[views.visits-of-clients.derive.join.plane]\nfrom = "{planes}"\non = "client"\n'
-        'fields = { model = "string" }\n\n'
+        'static = true\nfields = { model = "string" }\n\n'
         # derived from the view before
         '[views.rows-of-visits.derive]\nfrom = "visits-of-clients"\nfields = { count = "int" }\n'
         'key = "count"\ncount = true\n\n'

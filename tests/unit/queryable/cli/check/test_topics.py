@@ -90,7 +90,7 @@ from = "a"
 fields = { id = "string" }
 key = "id"
 count = true
-join.b = { from = "b", on = "id", fields = { name = "string" }, unwrap = "debezium" }
+join.b = { from = "b", static = true, on = "id", fields = { name = "string" }, unwrap = "debezium" }
 """
     [view] = parse_views(text).views
     found = {(case.name, case.form): case.value for case in cases()}
