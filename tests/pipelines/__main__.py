@@ -20,12 +20,12 @@ from rich.console import Console
 
 from local.errors import LocalError, friendly
 from local.stack.ownership import claim
-from spark.views import VIEWS
 from tests.pipelines import result as results_file
 from tests.pipelines.job import LOCAL, LOCAL_CLUSTER
 from tests.pipelines.raw_records import GENERATORS
 from tests.pipelines.result import Result
 from tests.pipelines.runner import Options, run_on
+from tests.pipelines.views import VIEWS
 
 _REST = 1800.0  # s for everything else on one kind of cluster; it has time-outs of its own
 

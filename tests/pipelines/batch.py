@@ -18,7 +18,7 @@ from spark.session import start_session
 from spark.sinks import dead_letters
 from spark.sources import Kafka
 from spark.view import View
-from spark.views import VIEWS
+from tests.pipelines.views import VIEWS
 
 BATCH_SUFFIX = ".batch"
 

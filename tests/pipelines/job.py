@@ -21,6 +21,7 @@ from local.settings import REPOSITORY
 from local.waiting import stretch, wait_until
 from spark.session import ON_FEW_CORES
 from tests.pipelines.processes import Process, Processes, in_session, kill, processes_of
+from tests.pipelines.views import VIEWS_TOML
 
 LOCAL = "local[2]"
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
@@ -49,6 +50,7 @@ class Job:
         self._began = 0.0
         self._command = [
             *(sys.executable, "-m", "spark.run", *views, "--bootstrap-servers", servers),
+            *("--views-toml", str(VIEWS_TOML)),
             *("--checkpoint-dir", str(self.checkpoints), "--progress", str(self._progress_path)),
             *("--trigger", "0 seconds", "--max-offsets-per-trigger", "2000", "--master", master),
         ]

@@ -20,6 +20,7 @@ RawRecord = tuple[bytes | None, bytes | None, int, int]
 _DESTINATIONS = ["IAH", "ORD", "BOS", "ATL", "MIA", "SFO", "LAX", "DEN", "SEA", "JFK", "PHX"]
 _CARRIERS = ["UA", "AA", "DL", "B6"]
 _AIRCRAFT = [f"N{number}" for number in range(80)]
+_CUSTOMERS = [f"{letter}{number}" for letter in "ABC" for number in range(8)]
 _WORDS = [
     "lambda",
     "yield",
@@ -257,6 +258,40 @@ class Planes(Table):
         return super()._placed(key, {**row, **more})
 
 
+class Orders(Table):
+    """A table whose rows often get another foreign key."""
+
+    share = 0.5
+    keys = tuple(f"order {number}" for number in range(300))
+    key_name = "id"
+
+    def _placed(self, key: str, row: dict[str, Any]) -> RawRecord:
+        customer = self.random.choice([*_CUSTOMERS, "unknown", None])
+        return super()._placed(key, {"customer": customer, "amount": self.random.randrange(1000)})
+
+    def _broken(self, value: bytes) -> list[bytes]:
+        wrong: list[dict[str, Any]] = [{"amount": 1000}, {"amount": None}, {"customer": 5}]
+        fields = json.loads(value)
+        broken = Generator._broken(self, value)
+        return broken + [json.dumps({**fields, **each}).encode() for each in wrong]
+
+
+class Customers(Table):
+    """A table that many orders refer to."""
+
+    keys = _CUSTOMERS
+    key_name = "name"
+
+    def _placed(self, key: str, row: dict[str, Any]) -> RawRecord:
+        name = f"{key} {self.random.randrange(9)} Ⅷ"
+        return super()._placed(key, {"name": name, "age": self.random.choice([None, 10, 30])})
+
+
+class Countries(Table):
+    keys = ("A", "B", "D", "E")
+    key_name = "name"
+
+
 GENERATORS: dict[str, Callable[[int | str], Generator]] = {
     "flights": Flights,
     "texts": Texts,
@@ -264,5 +299,8 @@ GENERATORS: dict[str, Callable[[int | str], Generator]] = {
     "planes": Planes,
     "airlines": Airlines,
     "us-airports": Airports,
+    "orders": Orders,
+    "customers": Customers,
+    "countries": Countries,
 }
 """By raw topic."""

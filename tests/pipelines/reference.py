@@ -33,14 +33,15 @@ class Record(NamedTuple):
     partition: int
     offset: int
     value: bytes | None
+    key: bytes | None = None
 
 
 def records_of(logs: Sequence[Log]) -> list[Record]:
     """In the order of the topic's partitions."""
     return [
-        Record(timestamp, partition, offset, value)
+        Record(timestamp, partition, offset, value, key)
         for partition, log in enumerate(logs)
-        for offset, timestamp, _, value in log.records
+        for offset, timestamp, key, value in log.records
     ]
 
 
@@ -149,6 +150,27 @@ _plane = _row(["tailnum"], {"year": int, "manufacturer": str, "model": str, "sea
 _airline = _row(["carrier", "name"], {})
 _us_airport = _row(["faa", "name"], {})
 
+
+def _order(record: Record) -> Fields | None:
+    """The row, empty if it is deleted; None if the record is malformed."""
+    if record.value is None:
+        return {}
+    row = _object(record.value)
+    if row is None or type(row.get("amount")) is not int or not 0 <= row["amount"] <= 999:
+        return None
+    return row if row.get("customer") is None or type(row["customer"]) is str else None
+
+
+def _named(record: Record) -> Fields | None:
+    """As ``_order``, with a name, and an age that may be missing."""
+    if record.value is None:
+        return {}
+    row = _object(record.value)
+    if row is None or type(row.get("name")) is not str:
+        return None
+    return row if row.get("age") is None or type(row["age"]) is int else None
+
+
 _CHECKS: dict[str, Callable[[Record], object]] = {
     "flights": _flight,
     "texts": _text,
@@ -156,6 +178,9 @@ _CHECKS: dict[str, Callable[[Record], object]] = {
     "planes": _plane,
     "airlines": _airline,
     "us-airports": _us_airport,
+    "orders": _order,
+    "customers": _named,
+    "countries": _named,
 }
 
 
@@ -225,6 +250,32 @@ def _all_departures(raw: Raw) -> Rows:
             flight=_name(row), origin=row["origin"], dest=row["dest"], delay=row["dep_delay"]
         )
         yield tail + struct.pack(">qi", 1000 * left, 0), value, tail
+
+
+def _rows_by_key(
+    records: Iterable[Record], check: Callable[[Record], Fields | None]
+) -> dict[str, Fields]:
+    """The newest row of each record key that was not deleted."""
+    newest = {
+        (record.key or b"").decode(): row
+        for record in records
+        if (row := check(record)) is not None
+    }
+    return {key: row for key, row in newest.items() if row}
+
+
+def _orders_with_customers(raw: Raw) -> Rows:
+    customers = _rows_by_key(raw["customers"], _named)
+    countries = _rows_by_key(raw["countries"], _named)
+    for key, order in _rows_by_key(raw["orders"], _order).items():
+        customer = order.get("customer")
+        buyer = customers.get(customer or "", {})
+        if order["amount"] <= 99 or (buyer.get("age") or 21) <= 20:
+            continue
+        fields = {"amount": order["amount"], "name": buyer.get("name"), "age": buyer.get("age")}
+        fields |= {"country": countries.get((customer or "")[:1], {}).get("name")}
+        known = {name: value for name, value in fields.items() if value is not None}
+        yield key.encode(), _json(**known), key.encode()
 
 
 def _airports(raw: Raw) -> Rows:
@@ -310,6 +361,7 @@ REFERENCES: dict[str, Callable[[Raw], Rows]] = {
     "visits": _visits,
     "aircraft": _aircraft,
     "bytes-per-minute": _bytes_per_minute,
+    "orders-with-customers": _orders_with_customers,
 }
 
 

@@ -16,7 +16,6 @@ from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
 from local.waiting import stretch
 from spark.formats.decoders import TextDecoder
-from spark.views import VIEWS
 from tests.pipelines.checking import Check
 from tests.pipelines.feeder import Feeder
 from tests.pipelines.job import LOCAL, LOCAL_CLUSTER, Job
@@ -25,6 +24,7 @@ from tests.pipelines.phases import Phase, finished, phase
 from tests.pipelines.positions import all_run, unread
 from tests.pipelines.raw_records import PARTITIONS
 from tests.pipelines.result import Result
+from tests.pipelines.views import VIEWS
 from tests.support.brokers import pause, resume
 
 Report = Callable[[str], None]

@@ -72,11 +72,18 @@ def planes() -> Iterable[Record]:
         yield Record(record.key, json.dumps(plane).encode())
 
 
+def departures() -> Iterable[Record]:
+    """The latest departures of some of the planes."""
+    for record in islice(planes(), 0, None, 2):
+        yield Record(record.key, b'{"flight":"UA1","dest":"DEN"}')
+
+
 SOURCES: dict[str, Callable[[], Iterable[Record]]] = {
     "flights": lambda: islice(flights(), 3000),
     "texts": lambda: islice(texts(), 1000),
     "weblog": requests,
     "planes": planes,
+    "latest-departure": departures,
 }
 
 

@@ -57,7 +57,7 @@ def test_another_way_to_write_the_table_is_no_edit(old: str, new: str) -> None:
     text = TABLE.replace(old, new)
     if "[join" in text:
         text = text.replace('"owners", on = "client", fields', '"owners"\non = "client"\nfields')
-        text = text.replace('"string" } }\n', '"string" }\n')
+        text = text.replace('"string" }, static = true }\n', '"string" }\nstatic = true\n')
     assert form(text) == form(TABLE)
 
 
