@@ -80,7 +80,8 @@ def check_changing(table: Mapping[str, Any], derivation: Derivation) -> None:
             path,
             f"{join.source} may change, and {function} cannot take back what it has counted with "
             "an earlier row. Write static = true if the topic never gets another record. Otherwise "
-            f"write two views: this one without {function}, and one whose from is its topic",
+            f"write two views: this one without {function}, and one whose from is its topic, with "
+            'kind = "table"',
         )
     if derivation.points:
         raise TableError(

@@ -13,6 +13,9 @@ from model.expressions.tree import fields_of
 STREAM, TABLE = "stream", "table"
 _RECORD_KEY = "record_key"
 
+OF_TABLES = ("count", "sum", "avg")
+"""The aggregates of a table: those that a row can be taken out of."""
+
 _MAP_HINTS = {
     "window": "write count = true or another aggregate; or points = true for an entry at each time",
     "session": "write count = true or another aggregate",
@@ -23,9 +26,9 @@ _TABLE_HINTS = {
     "identity": "the newest record of a key counts, so it needs none: omit it",
     "each": "a record that becomes several rows could not delete them: read the topic as a stream",
     "time": "the newest record of a key counts, whatever its time is: omit it",
-    "points": 'a view of a table has one row for each key: omit it, or write kind = "stream"',
-    "window": 'a view of a table has one row for each key: omit it, or write kind = "stream"',
-    "session": 'a view of a table has one row for each key: omit it, or write kind = "stream"',
+    "points": 'a table has one row for each key, at no time: omit it, or write kind = "stream"',
+    "window": 'a table has one row for each key, at no time: omit it, or write kind = "stream"',
+    "session": 'a table has one row for each key, at no time: omit it, or write kind = "stream"',
 }
 
 
@@ -53,17 +56,19 @@ def check_table(table: Mapping[str, Any], derivation: Derivation) -> None:
     """Raise TableError if a view cannot follow the changes of the table that it reads."""
     if not derivation.is_table:
         return
-    if derivation.aggregates:
-        function = derivation.aggregates[0].function
-        raise TableError(
-            (function,),
-            'not of a table, whose rows change and are deleted. With kind = "table", a view has '
-            "the rows of its topic: where, let, key and select. Count them in requests, with "
-            "/aggregate or /count of that view, or write the view in Python: spark.tables.changes",
-        )
+    for aggregate in derivation.aggregates:
+        if aggregate.function not in OF_TABLES:
+            raise TableError(
+                (aggregate.function,),
+                "not of a table: it could not be taken back when a row changes or is deleted. "
+                f"{', '.join(OF_TABLES)} can. Write the others in requests, with /aggregate or "
+                "/top of a view of the rows, without an aggregate",
+            )
     for key, hint in _TABLE_HINTS.items():
         if key in table:
             raise TableError((key,), f"not of a table: {hint}")
+    if derivation.aggregates:
+        return
     used = set().union(*map(fields_of, derivation.key))
     if used != {_RECORD_KEY}:
         wrong = min(used - {_RECORD_KEY}, default=None)
@@ -71,7 +76,7 @@ def check_table(table: Mapping[str, Any], derivation: Derivation) -> None:
         raise TableError(
             ("key",),
             f'{what}, but a deletion has only the record\'s key: write key = "record_key", or an '
-            "expression of record_key alone",
+            "expression of record_key alone, or an aggregate: count, sum or avg",
         )
 
 

@@ -32,7 +32,7 @@ def grouped(derivation: Derivation) -> list[Column]:
     """The columns for ``agg``, with the names of the aggregates."""
     select = derivation.select
     return [
-        _grouped(aggregate, select).alias(_state(aggregate.name))
+        _grouped(aggregate, select).alias(state_name(aggregate.name))
         for aggregate in derivation.aggregates
     ]
 
@@ -47,7 +47,7 @@ def results(derivation: Derivation) -> list[Result]:
     if derivation.is_map and select is not None:
         return [(name, column(value), _fraction(value)) for name, value in select.values]
     if only is not None and only.function == "latest" and select is not None and not select.single:
-        return _selected(select, F.col(_state(only.name)))
+        return _selected(select, F.col(state_name(only.name)))
     return [_result(aggregate, select) for aggregate in derivation.aggregates]
 
 
@@ -97,7 +97,8 @@ def bounded_sum(total: Column, type_: Type) -> Column:
     return F.greatest(bounded, F.lit(Decimal(INT64_MIN))) if type_.low < 0 else bounded
 
 
-def _state(name: str) -> str:
+def state_name(name: str) -> str:
+    """The column that has the result of an aggregate."""
     return f"#{name}"  # not the name of a field
 
 
@@ -107,14 +108,14 @@ def _grouped(aggregate: Aggregate, select: Select | None) -> Column:
         return F.count(F.lit(1)) if expression is None else F.count_if(condition(expression))
     assert expression is not None
     if aggregate.function == "sum":
-        total = F.sum(_exact(expression))
+        total = F.sum(exact(expression))
         if expression.type.kind is Kind.INTEGER:
             total = bounded_sum(total, aggregate.type).cast("long")
         return F.coalesce(total, F.lit(0).cast("long")) if expression.type.optional else total
     if aggregate.function == "avg":
         # The sum is exact: Spark's own average adds doubles, whose sum depends on their order.
         return F.try_divide(
-            F.sum(_exact(expression)).cast("double"), F.count(column(expression)).cast("double")
+            F.sum(exact(expression)).cast("double"), F.count(column(expression)).cast("double")
         )
     if aggregate.function == "min":
         return F.min(column(expression))
@@ -142,7 +143,7 @@ def _selected(select: Select, row: Column) -> list[Result]:
 
 
 def _result(aggregate: Aggregate, select: Select | None) -> Result:
-    found = F.col(_state(aggregate.name))
+    found = F.col(state_name(aggregate.name))
     if aggregate.function in ("min", "max") and aggregate.expression is not None:
         return aggregate.name, found, _fraction(aggregate.expression)
     if aggregate.function not in ("latest", "top_k"):
@@ -162,7 +163,7 @@ def _result(aggregate: Aggregate, select: Select | None) -> Result:
     return (aggregate.name, of, fraction) if select.single else (aggregate.name, value(found), None)
 
 
-def _exact(expression: Expression) -> Column:
+def exact(expression: Expression) -> Column:
     """A whole number wider than 64 bits, so that sums cannot overflow; or a decimal."""
     return (
         long(expression).cast("decimal(19,0)")

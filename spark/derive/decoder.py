@@ -35,7 +35,7 @@ DELETED = "#is deleted"  # not the name of a field
 are null."""
 
 ORDER = ("record_partition", "record_offset")
-"""The order of the records of a key, for joins with tables that change."""
+"""The order of the records of a key, for state that has the newest one."""
 
 _Values = tuple[tuple[str, Expression], ...]
 _Check = Callable[[Columns], Column]
@@ -125,7 +125,9 @@ class DerivedDecoder:
             name for expression in expressions(self.derivation) for name in fields_of(expression)
         }
         used.update(self.derivation.identity)
-        if self.derivation.changing:
+        if self.is_table:
+            used.add("record_key")
+        if self.derivation.changing or (self.is_table and self.derivation.aggregates):
             used.update(ORDER)
         time = self.derivation.time
         if time is not None and time.field not in self._value_fields():

@@ -17,6 +17,7 @@ from spark.derive.columns import column, condition, key_column, time_name
 from spark.derive.decoder import DELETED
 from spark.derive.joins import IS_NEW, followed, with_row
 from spark.derive.sessions import END, LIVE, START, sessions
+from spark.derive.tables import ROWS, counted
 from spark.event_time.watermarks import NEVER
 from spark.formats.keys import int64, session_key, window_key
 
@@ -46,6 +47,10 @@ class Plan:
             return self._followed(prepared.withColumn(_KEY, key), tables)
         if derivation.is_map:
             return self._mapped(prepared.withColumn(_KEY, key))
+        if derivation.is_table:
+            groups = counted(prepared.withColumn(_KEY, key), derivation, _KEY)
+            value = F.when(F.col(ROWS) > 0, self._value())
+            return self._records(groups, self._bare_key(_KEY), value)
         if derivation.session is not None:
             aggregated = sessions(prepared.withColumn(name, key), derivation, name)
             value = F.when(F.col(LIVE), self._value())
@@ -83,7 +88,8 @@ class Plan:
         its rows of the tables. As in ``_mapped``, a row may delete its key."""
         derivation = self.derivation
         if not derivation.is_table:
-            rows = rows.withColumn(DELETED, F.lit(False))
+            # A row without a key is one for which ``where`` is not true, with any row of a table.
+            rows = rows.where(F.col(_KEY).isNotNull()).withColumn(DELETED, F.lit(False))
         pairs = zip(derivation.joins, tables, strict=True)
         changing = [table for join, table in pairs if not join.static]
         rows = followed(rows, _KEY, derivation.changing, changing)

@@ -176,13 +176,14 @@ def _before_partitions_are_added(view: View) -> Iterator[Finding]:
     derivation = view.derivation
     joins = () if derivation is None else derivation.joins
     tables = [join.source for join in joins]
-    if derivation is not None and derivation.changing and derivation.is_table:
+    has_state = derivation is not None and (derivation.changing or derivation.aggregates)
+    if derivation is not None and has_state and derivation.is_table:
         tables.insert(0, derivation.source)
     for topic in tables:
         yield ok(
             subject,
             f"do not add partitions to topic {topic}: Spark's job would stop the view, which "
-            f"joins it as a table ({_ADD_PARTITIONS})",
+            f"reads it as a table with state ({_ADD_PARTITIONS})",
         )
     if view.spark_view is not None:
         yield ok(

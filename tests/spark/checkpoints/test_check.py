@@ -153,6 +153,25 @@ def test_an_edited_table_is_refused(checkpoint: Checkpoint) -> None:
     assert "view value is json instead of int64" in message
 
 
+def test_a_join_of_an_earlier_release_continues_as_a_static_one(checkpoint: Checkpoint) -> None:
+    """Earlier releases had only static joins, without the key ``static``."""
+    fields = 'from = "customers", on = "text", fields = { name = "string" }'
+    table = f"""
+        [views.words.derive]
+        from = "texts"
+        key = "text"
+        select = "buyer.name"
+        join.buyer = {{ {fields}, static = true }}
+    """
+    earlier = '{"buyer": {"from": "customers", "on": "text", "fields": {"name": "string"}}}'
+    view = view_of(table)
+    assert dict(view.table)["join"] == earlier
+    checkpoint.start(view)
+    checkpoint.start(view)
+    message = checkpoint.refused(view_of(table.replace(", static = true", "")))
+    assert f"join is {earlier[:-2]}" in message
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

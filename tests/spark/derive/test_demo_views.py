@@ -84,6 +84,7 @@ SOURCES: dict[str, Callable[[], Iterable[Record]]] = {
     "weblog": requests,
     "planes": planes,
     "latest-departure": departures,
+    "departed": lambda: [Record(b"0-1", b'{"maker":"AIRBUS"}')],
 }
 
 

@@ -50,7 +50,8 @@ def test_a_join_follows_changes_unless_it_is_static() -> None:
             replaced("key =", "count = true\nkey =", STREAM),
             "customers may change, and count cannot take back what it has counted with an earlier "
             "row. Write static = true if the topic never gets another record. Otherwise write two "
-            "views: this one without count, and one whose from is its topic",
+            "views: this one without count, and one whose from is its topic, "
+            'with kind = "table"',
         ),
         (
             replaced('"amount"', "\"coalesce(buyer.name, '')\"", STREAM),

@@ -93,7 +93,7 @@ def test_the_key_of_a_table_is_that_of_its_records() -> None:
         ('kind = "table"\nkey = "id"', "key: has id, but a deletion has only the record's key: w"),
         ('kind = "table"\nkey = ["record_key", "id"]', "key: has id"),
         ('kind = "table"\nkey = "\'a\'"', "key: has no record_key"),
-        (f"{TABLE}count = true", "count: not of a table, whose rows change"),
+        (f'{TABLE}max = "size"', "max: not of a table: it could not be taken back when a row"),
         (f'{TABLE}latest = "at"', "latest: not of a table"),
         (f'{TABLE}time = "at"', "time: not of a table"),
         (f'{TABLE}identity = ["id"]', "identity: "),

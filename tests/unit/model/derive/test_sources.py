@@ -72,7 +72,7 @@ def test_a_table_is_said_once() -> None:
 def test_a_join_names_a_source() -> None:
     text = (
         '[views.x.derive]\nfrom = "orders"\nkey = "coalesce(c.name, \'\')"\ncount = true\n'
-        'join.c = { from = "customers", on = "customer" }\n'
+        'join.c = { from = "customers", on = "customer", static = true }\n'
     )
     [join] = derivation(SOURCES + text).joins
     assert (join.source, [name for name, _ in join.fields]) == ("customers", ["name"])

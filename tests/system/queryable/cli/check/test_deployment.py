@@ -34,7 +34,7 @@ def test_topics_that_the_job_of_spark_creates_are_not_missing(
             "ok",
             "view visits-of-clients",
             f"do not add partitions to topic {planes}: Spark's job would stop the view, which "
-            f"joins it as a table {rule}",
+            f"reads it as a table with state {rule}",
         ),
         ("ok", "view visits-of-clients", f"topic visits-of-clients {created}"),
         (
