@@ -4,9 +4,9 @@
 row is one row in RocksDB, on both sides, so tables may be as large as a disk. Kafka Streams joins
 two KTables by a foreign key in the same two steps (KIP-213):
 
-1. ``_Subscriptions`` knows the last foreign key of each left row. If a row gets another foreign
+1. ``Subscriptions`` knows the last foreign key of each left row. If a row gets another foreign
    key, the step tells the old one that the row has moved, and the new one about the row.
-2. ``_Matches`` has, for each foreign key, the row of the table and the left rows that refer to it.
+2. ``Matches`` has, for each foreign key, the row of the table and the left rows that refer to it.
    It writes a left row when it arrives, and all of them when the row of the table changes.
 
 Both steps are in one micro-batch, and the second one sees all its messages at once. So a
@@ -97,7 +97,7 @@ def _batch(left: DataFrame, tables: Sequence[DataFrame]) -> DataFrame:
 
 
 def _newest(rows: DataFrame, *columns: str) -> DataFrame:
-    newest = F.max_by(F.struct(*columns), F.struct("partition", "offset")).alias("newest")
+    newest = F.max_by(F.struct(*columns), F.struct("partition", "offset", "row")).alias("newest")
     return rows.groupBy("key").agg(newest).select("key", "newest.*")
 
 
@@ -107,7 +107,7 @@ def _stream(changes: DataFrame, table: DataFrame, number: int) -> DataFrame:
         bucket, "key", "partition", "offset", F.get("ons", F.lit(number)).alias("on"), "content"
     )
     messages = left.groupBy("bucket").transformWithStateInPandas(
-        _Subscriptions(), _SENT, "append", "none"
+        Subscriptions(), _SENT, "append", "none"
     )
     columns = ["on", "lone", "key", "kind", "content", "partition", "offset"]
     none = F.lit(None).cast("string")
@@ -122,11 +122,11 @@ def _stream(changes: DataFrame, table: DataFrame, number: int) -> DataFrame:
     )
     both = sent.select(columns).unionByName(rows.select(columns))
     return both.groupBy("on", "lone").transformWithStateInPandas(
-        _Matches(), _MESSAGE, "append", "none"
+        Matches(), _MESSAGE, "append", "none"
     )
 
 
-class _Subscriptions(StatefulProcessor):
+class Subscriptions(StatefulProcessor):
     """Remembers the foreign key of each left row. Input: ``bucket``, ``key``, ``partition``,
     ``offset``, ``on``, ``content`` (null: the row was deleted). Output: ``_SENT``; ``lone`` is the
     key of a row without a foreign key, so that such rows are not all in one group."""
@@ -145,29 +145,33 @@ class _Subscriptions(StatefulProcessor):
             names = ("key", "partition", "offset", "on", "content")
             columns = [frame[name].tolist() for name in names]
             for left, partition, offset, on, content in zip(*columns, strict=True):
-                at = (partition, offset)
-                if left not in newest or at >= newest[left][0]:
+                at, before = (partition, offset), newest.get(left)
+                if (
+                    before is None
+                    or at > before[0]
+                    or (at == before[0] and _row(content) > _row(before[2]))
+                ):
                     newest[left] = at, on, content
         messages: list[tuple[str | None, ...]] = []
         for left, (_, on, content) in newest.items():
-            before = self._keys.getValue((left,))
+            stored = self._keys.getValue((left,))
             if content is None:
-                if before is not None:
+                if stored is not None:
                     self._keys.removeKey((left,))
-                    messages.append(_message(before[0], left, DELETED, None))
+                    messages.append(_message(stored[0], left, DELETED, None))
                 continue
-            if before is None or before[0] != on:
+            if stored is None or stored[0] != on:
                 self._keys.updateValue((left,), (on,))
-                if before is not None and before[0] is not None:
-                    messages.append(_message(before[0], left, _MOVED, None))
-            messages.append(_message(on, left, NEW if before is None else CHANGED, content))
+                if stored is not None and stored[0] is not None:
+                    messages.append(_message(stored[0], left, _MOVED, None))
+            messages.append(_message(on, left, NEW if stored is None else CHANGED, content))
         yield from _frames(messages, ["on", "lone", "key", "kind", "content"])
 
     def close(self) -> None:
         pass
 
 
-class _Matches(StatefulProcessor):
+class Matches(StatefulProcessor):
     """The left rows that refer to one foreign key, and the row that it has. Input: ``_SENT`` with
     ``partition`` and ``offset``. Output: ``_MESSAGE``."""
 
@@ -231,6 +235,11 @@ class _Matches(StatefulProcessor):
 
 def _message(on: str | None, key: str, kind: str, content: str | None) -> tuple[str | None, ...]:
     return on, key if on is None else None, key, kind, content
+
+
+def _row(content: str | None) -> str:
+    """The left row: the order of the rows that one record has become."""
+    return "" if content is None else orjson.loads(content)["rows"][0]
 
 
 def _with_row(content: str | None, row: str | None) -> str | None:

@@ -15,6 +15,21 @@ from model.expressions.types import Kind
 MAX_JOINS = 8
 _REQUIRED = ("from", "on", "fields")
 _KEYS = (*_REQUIRED, "static", *ROW_KEYS)
+_OUTER = (
+    "a join is a left join: fields are null without a row. For an inner join, write "
+    'where = "{} is not null"'
+)
+_HINTS = {
+    "type": _OUTER,
+    "how": _OUTER,
+    "inner": _OUTER,
+    "left": _OUTER,
+    "key": "the key of the table is that of its records: on is compared with it",
+    "select": "the fields of the table are in fields, and the value of the view is in its select",
+    "within": "a join reads the newest record of each key. For two streams within a time, write "
+    "the view in Python: docs/spark/joins.md#two-streams",
+}
+"""What to write instead of a key that users of SQL may expect."""
 
 
 def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple[Join, ...]:
@@ -29,6 +44,9 @@ def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple
         check_new(name, names, (*path, name))
         if not isinstance(declared, dict):
             raise TableError((*path, name), f"must be a table: {meaning}")
+        if hinted := next((key for key in declared if key in _HINTS), None):
+            field = next(iter(declared.get("fields") or ["field"]))
+            raise TableError((*path, name, hinted), _HINTS[hinted].format(f"{name}.{field}"))
         check_keys(declared, _KEYS, (*path, name))
         for key in _REQUIRED:
             if key not in declared:

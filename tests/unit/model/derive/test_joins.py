@@ -62,6 +62,13 @@ def test_a_join_follows_changes_unless_it_is_static() -> None:
             "not with buyer, a table that changes: put the time into key",
         ),
         (replaced("on =", "static = 1\non ="), "1 is not true or false"),
+        (
+            replaced("on =", 'type = "inner"\non ='),
+            "a join is a left join: fields are null without a row. For an inner join, write "
+            'where = "buyer.name is not null"',
+        ),
+        (replaced("on =", 'within = "1h"\non ='), "For two streams within a time, write"),
+        (replaced("on =", 'key = "id"\non ='), "on is compared with it"),
     ],
 )  # fmt: skip
 def test_what_a_changing_join_cannot_do(text: str, message: str) -> None:
