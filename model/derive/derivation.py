@@ -70,7 +70,11 @@ class Windows:
 class Join:
     """The table ``name``: the newest record of each key in the topic ``source``. A record gets the
     row whose key is the value of ``on``. ``static``: whether the table never changes. Otherwise the
-    view follows its changes."""
+    view follows its changes.
+
+    With ``within``, ``source`` is a ``stream``, and its records have all ``fields``. A record is in
+    a pair with each of them whose key is ``on`` and whose time differs by at most ``within`` ms.
+    """
 
     name: str
     source: str
@@ -79,6 +83,8 @@ class Join:
     rows: RowRule | None = None
     paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
     static: bool = False
+    within: int = 0
+    stream: Derivation | None = None
 
     @property
     def names(self) -> set[str]:
@@ -148,12 +154,17 @@ class Derivation:
     @property
     def changing(self) -> tuple[Join, ...]:
         """The joins with tables that change."""
-        return tuple(join for join in self.joins if not join.static)
+        return tuple(join for join in self.joins if not join.static and join.stream is None)
 
     @property
-    def where_needs_changing(self) -> bool:
-        """Whether ``where`` has fields of tables that change."""
-        names = set[str]().union(*(join.names for join in self.changing))
+    def pairs(self) -> Join | None:
+        """The join of two streams, if there is one."""
+        return next((join for join in self.joins if join.stream is not None), None)
+
+    @property
+    def where_is_last(self) -> bool:
+        """Whether ``where`` has fields of tables that change, or of another stream."""
+        names = set[str]().union(*(join.names for join in self.joins if not join.static))
         return self.where is not None and bool(fields_of(self.where) & names)
 
     @property

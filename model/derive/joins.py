@@ -9,6 +9,7 @@ from model.derive.derivation import Derivation, Join
 from model.derive.fields import parse_fields, parse_paths, parse_topic
 from model.derive.reading import TableError, check_keys, check_new, read_expression, read_table
 from model.derive.rows import ROW_KEYS, parse_rows
+from model.derive.stream_joins import Parse, parse_stream_join
 from model.expressions.tree import Expression, Field, fields_of
 from model.expressions.types import Kind
 
@@ -24,17 +25,19 @@ _HINTS = {
     "how": _OUTER,
     "inner": _OUTER,
     "left": _OUTER,
-    "key": "the key of the table is that of its records: on is compared with it",
+    "key": "the key of the table is that of its records: on is compared with it. For two streams, "
+    'write within = "1h", too',
     "select": "the fields of the table are in fields, and the value of the view is in its select",
-    "within": "a join reads the newest record of each key. For two streams within a time, write "
-    "the view in Python: docs/spark/joins.md#two-streams",
 }
 """What to write instead of a key that users of SQL may expect."""
 
 
-def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple[Join, ...]:
+def parse_joins(
+    table: Mapping[str, Any], names: dict[str, Expression], parse: Parse
+) -> tuple[Join, ...]:
     """Parse the joins, and add the fields of their tables to ``names``, as ``plane.model``. These
-    fields may be null, because a record may have no row. Raises TableError."""
+    fields may be null, because a record may have no row. ``parse`` parses a table ``derive``.
+    Raises TableError."""
     if "join" not in table:
         return ()
     path = ("join",)
@@ -44,16 +47,21 @@ def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple
         check_new(name, names, (*path, name))
         if not isinstance(declared, dict):
             raise TableError((*path, name), f"must be a table: {meaning}")
-        if hinted := next((key for key in declared if key in _HINTS), None):
+        is_stream = "within" in declared
+        if not is_stream and (hinted := next((key for key in declared if key in _HINTS), None)):
             field = next(iter(declared.get("fields") or ["field"]))
             raise TableError((*path, name, hinted), _HINTS[hinted].format(f"{name}.{field}"))
-        check_keys(declared, _KEYS, (*path, name))
+        if not is_stream:
+            check_keys(declared, _KEYS, (*path, name))
         for key in _REQUIRED:
             if key not in declared:
                 raise TableError((*path, name), f"{key} is missing: {meaning}")
         source = parse_topic(declared["from"], (*path, name, "from"))
         if source == table.get("from") or source in {join.source for join in joins}:
             raise TableError((*path, name, "from"), f"{source} is read twice")
+        if is_stream:
+            joins.append(parse_stream_join(name, declared, names, parse))
+            continue
         on = read_expression(declared["on"], (*path, name, "on"), names, Kind.STRING)
         fields = parse_fields(declared["fields"], (*path, name, "fields"))
         types = tuple((field, declaration.type) for field, declaration in fields.items())
@@ -65,7 +73,8 @@ def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple
         joins.append(Join(name, source, on, types, rows, paths, static))
     for join in joins:
         for field, type_ in join.fields:
-            names[f"{join.name}.{field}"] = Field(f"{join.name}.{field}", type_.or_null())
+            joined_type = type_.or_null() if join.stream is None else type_
+            names[f"{join.name}.{field}"] = Field(f"{join.name}.{field}", joined_type)
     return tuple(joins)
 
 

@@ -110,16 +110,24 @@ def _joined(name: str, join: Any, sources: Sources) -> Any:
     if source is None:
         return join
     path = ("join", name)
-    if not source.is_table:
+    joined_keys: tuple[str, ...] = _JOIN_KEYS
+    if "within" in join:
+        joined_keys += _TIME_KEYS
+        if source.is_table:
+            raise TableError(
+                (*path, "within"),
+                f"only for two streams, and {source.name} is a table: omit within",
+            )
+    elif not source.is_table:
         raise TableError(
             (*path, "from"),
             f"{source.name} is a stream, and a join reads the newest record of each key: write "
-            f'kind = "{TABLE}" in [sources.{source.name}]',
+            f'kind = "{TABLE}" in [sources.{source.name}], or within = "1h" in the join',
         )
     if "fields" not in source.keys:
         raise TableError((*path, "from"), f'a join needs a source with format = "{JSON}"')
     _check_once(join, source, _JOIN_KEYS, path)
-    keys = {key: value for key, value in source.keys.items() if key in _JOIN_KEYS}
+    keys = {key: value for key, value in source.keys.items() if key in joined_keys}
     return {**keys, **join, "from": source.topic}
 
 

@@ -38,6 +38,7 @@ from model.derive.reading import (
 )
 from model.derive.rows import ROW_KEYS, check_rows, parse_rows
 from model.derive.schema_fields import parse_schema
+from model.derive.stream_joins import check_pairs, has_within
 from model.expressions.tree import Expression, Field, fields_of, known_not_null
 from model.expressions.types import STRING, Kind
 from model.formats.format import Read
@@ -113,7 +114,7 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
     if is_table:
         names["record_key"] = Field("record_key", STRING)  # others are dead letters
     names = dict(fields or {TEXT: Field(TEXT, STRING)}) | names
-    joins = parse_joins(table, names)
+    joins = parse_joins(table, names, parse_derivation)
     let = _parse_let(table, names)
     require = _parse_condition("require", table, names, let)
     repeated = _parse_each(table, names)
@@ -154,6 +155,7 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
     check_order(derivation)
     check_places(derivation)
     check_changing(table, derivation)
+    check_pairs(derivation)
     if time is not None and repeated is not None and repeated[0] in fields_of(time.expression):
         raise TableError(
             ("time",), f"cannot have {repeated[0]}, which is not a field of the record"
@@ -175,7 +177,7 @@ def _parse_time(table: Mapping[str, Any], names: Names) -> EventTime | None:
         for key in ("lateness", "earliness"):
             if key in table:
                 raise TableError((key,), "only with time, the time of a record")
-        if any(key in table for key in ("window", "session", "points")):
+        if any(key in table for key in ("window", "session", "points")) or has_within(table):
             return EventTime(names["record_timestamp"], 0, 0)
         return None
     path = ("time",)

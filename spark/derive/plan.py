@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from model.derive.derivation import Derivation, Windows
+from model.derive.derivation import Derivation, Join, Windows
 from model.expressions.tree import Field
 from spark.derive.aggregates import grouped, json_object, results
 from spark.derive.columns import column, condition, key_column, time_name
@@ -24,6 +24,7 @@ from spark.formats.keys import int64, session_key, window_key
 _DOUBLE = struct.Struct(">d")
 _KEY = "#key"  # not the name of a field
 _WINDOW = "#window"
+_OTHER_KEY, _OTHER_TIME = "#other key", "#other time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,12 @@ class Plan:
         prepared = _prepared(rows, tables, derivation)
         key, name = key_column(derivation), _key_name(derivation)
         bare = self._bare_key(name)
+        if derivation.pairs is not None:
+            [other] = tables
+            pairs = _pairs(prepared, other, derivation, derivation.pairs)
+            if derivation.where is not None and derivation.where_is_last:
+                pairs = pairs.where(condition(derivation.where))
+            return self._mapped(pairs.withColumn(_KEY, key))
         if derivation.changing:
             return self._followed(prepared.withColumn(_KEY, key), tables)
         if derivation.is_map:
@@ -94,9 +101,7 @@ class Plan:
         changing = [table for join, table in pairs if not join.static]
         rows = followed(rows, _KEY, derivation.changing, changing)
         is_row = ~F.col(DELETED)
-        if derivation.where is not None and (
-            derivation.is_table or derivation.where_needs_changing
-        ):
+        if derivation.where is not None and (derivation.is_table or derivation.where_is_last):
             is_row &= condition(derivation.where)
         rows = rows.where(is_row | ~F.col(IS_NEW))
         return self._records(rows, self._bare_key(_KEY), F.when(is_row, self._value()))
@@ -151,7 +156,7 @@ def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivati
         name = time_name(time)
         if time.field is None:
             rows = rows.withColumn(name, column(time.expression))
-        if not derivation.is_map:  # which has no state to free
+        if not derivation.is_map or derivation.pairs:  # a map has no state to free
             rows = rows.withWatermark(f"`{name}`", NEVER)  # Spark parses this name
         # The time follows from the identity. With it, Spark knows when it can free the state.
         identity += [name] if identity and name not in identity else []
@@ -163,10 +168,29 @@ def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivati
     if derivation.each is not None:
         name, array = derivation.each
         rows = rows.withColumn(name, F.explode(column(array)))
-    is_done = filters_first or derivation.is_table or derivation.where_needs_changing
+    is_done = filters_first or derivation.is_table or derivation.where_is_last
     if derivation.where is not None and not is_done:
         rows = rows.where(column(derivation.where))
     return rows
+
+
+def _pairs(rows: DataFrame, other: DataFrame, derivation: Derivation, join: Join) -> DataFrame:
+    """Each row with each one of the other stream that has its key, within the time between them.
+    Spark writes each pair once, and frees a row when no other one can match it."""
+    stream = join.stream
+    assert stream is not None
+    assert stream.time is not None
+    assert derivation.time is not None
+    fields = F.struct(*(F.col(name) for name, _ in join.fields)).alias(join.name)
+    others = _prepared(other, (), stream).select(
+        key_column(stream).alias(_OTHER_KEY),
+        F.col(time_name(stream.time)).alias(_OTHER_TIME),
+        fields,
+    )
+    time, bound = f"`{time_name(derivation.time)}`", f"interval {join.within} milliseconds"
+    is_near = F.expr(f"`{_OTHER_TIME}` >= {time} - {bound} and `{_OTHER_TIME}` <= {time} + {bound}")
+    matches = (column(join.on) == F.col(_OTHER_KEY)) & is_near
+    return rows.join(others, matches).drop(_OTHER_KEY, _OTHER_TIME)
 
 
 def _window(time: str, window: Windows) -> Column:

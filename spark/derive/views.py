@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import model.views as entries
+from model.derive.derivation import Join
 from spark.derive.decoder import DerivedDecoder
 from spark.derive.joins import TableDecoder
 from spark.derive.plan import Plan
+from spark.formats.decoders import Decoder
 from spark.view import Source, View
 
 
@@ -19,13 +21,16 @@ def derived_view(entry: entries.View) -> View | None:
         description=f"derived from {derivation.source} by views.toml",
         sources=(
             Source(derivation.source, DerivedDecoder(derivation)),
-            *(
-                Source(join.source, TableDecoder(join.fields, join.rows, join.paths), join.static)
-                for join in derivation.joins
-            ),
+            *(Source(join.source, _decoder(join), join.static) for join in derivation.joins),
         ),
         topic=entry.topic,
         table=(*derivation.written, ("view key", entry.key), ("view value", entry.value)),
         derive=Plan(derivation, entry.key, entry.value),
-        output_mode="append" if derivation.changing else "update",
+        output_mode="append" if derivation.changing or derivation.pairs else "update",
     )
+
+
+def _decoder(join: Join) -> Decoder:
+    if join.stream is not None:
+        return DerivedDecoder(join.stream)
+    return TableDecoder(join.fields, join.rows, join.paths)

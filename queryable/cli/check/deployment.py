@@ -175,7 +175,7 @@ def _before_partitions_are_added(view: View) -> Iterator[Finding]:
     subject = f"view {view.name}"
     derivation = view.derivation
     joins = () if derivation is None else derivation.joins
-    tables = [join.source for join in joins]
+    tables = [join.source for join in joins if join.stream is None]
     has_state = derivation is not None and (derivation.changing or derivation.aggregates)
     if derivation is not None and has_state and derivation.is_table:
         tables.insert(0, derivation.source)

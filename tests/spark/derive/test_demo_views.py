@@ -84,6 +84,16 @@ SOURCES: dict[str, Callable[[], Iterable[Record]]] = {
     "weblog": requests,
     "planes": planes,
     "latest-departure": departures,
+    "orders": lambda: [
+        Record(None, b'{"id":"a","amount":9.99,"at":"2026-01-01T10:00:00Z"}', 1_767_261_600_000)
+    ],
+    "payments": lambda: [
+        Record(
+            None,
+            b'{"order":"a","number":1,"amount":5,"at":"2026-01-01T11:00:00Z"}',
+            1_767_265_200_000,
+        )
+    ],
     "departed": lambda: [Record(b"0-1", b'{"maker":"AIRBUS"}')],
 }
 

@@ -34,7 +34,7 @@ def test_a_join_follows_changes_unless_it_is_static() -> None:
     )
     found = parse_derivation(tomllib.loads(replaced('key = "record_key"', selected)))
     assert [join.name for join in found.changing] == ["buyer"]
-    assert found.where_needs_changing
+    assert found.where_is_last
     assert found.is_map
     static = parse_derivation(
         tomllib.loads(replaced('on = "customer"', 'static = true\non = "customer"'))
@@ -67,7 +67,6 @@ def test_a_join_follows_changes_unless_it_is_static() -> None:
             "a join is a left join: fields are null without a row. For an inner join, write "
             'where = "buyer.name is not null"',
         ),
-        (replaced("on =", 'within = "1h"\non ='), "For two streams within a time, write"),
         (replaced("on =", 'key = "id"\non ='), "on is compared with it"),
     ],
 )  # fmt: skip
@@ -89,3 +88,62 @@ def test_a_static_join_of_an_earlier_release_continues_when_it_says_so() -> None
     assert static["join"] == stored
     assert form(ORDERS)["join"] == stored.replace("}}}", '}, "static": false}}')
     assert form(replaced("on =", "static = false\non =")) == form(ORDERS)
+
+
+PAIRS = """
+from = "orders"
+fields = { id = "int", amount = "int" }
+key = "concat(id, '-', payment.number)"
+[join.payment]
+from = "payments"
+on = "id"
+key = "order"
+within = "1h"
+fields = { order = "int", number = "int", note = "string?" }
+"""
+
+
+def test_a_join_of_two_streams() -> None:
+    found = parse_derivation(tomllib.loads(PAIRS))
+    assert found.changing == ()
+    join = found.pairs
+    assert join is not None
+    assert (join.within, join.source) == (3_600_000, "payments")
+    # without time, that of the record
+    assert found.time is not None
+    assert found.time.field == "record_timestamp"
+    assert join.stream is not None
+    assert join.stream.time == found.time
+    on_key = replaced(
+        'key = "order"\n', "", replaced('on = "id"', "on = \"concat(id, '')\"", PAIRS)
+    )
+    other = parse_derivation(tomllib.loads(on_key)).pairs
+    assert other is not None
+    assert other.stream is not None
+    assert other.stream.where is not None  # the record's key is not null
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (replaced("key = \"concat(id, '-', payment.number)\"", 'key = "id"', PAIRS),
+         "has no field of payment. A record may be in several pairs"),
+        (replaced("concat(id, '-', payment.number)", "payment.number", PAIRS),
+         "has no field of orders"),
+        (replaced("key = \"concat", "count = true\nkey = \"concat", PAIRS),
+         "not with a join of two streams, in which Spark has no aggregates. Write two views"),
+        (replaced('key = "order"', 'key = "note"', PAIRS), '"note" may be null'),
+        (replaced("order = \"int\"", 'order = "string"', PAIRS),
+         "is a whole number, and key is a string; cast one of them"),
+        (replaced('"1h"', '"1 hour ago"', PAIRS), "is not a valid duration"),
+        (replaced('within = "1h"', 'within = "1h"\nstatic = true', PAIRS), "unknown key"),
+        (PAIRS + '[join.c]\nfrom = "c"\non = "concat(id)"\nfields = { a = "int" }',
+         "the only join of a view"),
+        (replaced("key = \"concat", "kind = \"table\"\nkey = \"concat", PAIRS),
+         "key = \"record_key\""),
+    ],
+)  # fmt: skip
+def test_what_a_join_of_two_streams_cannot_do(text: str, message: str) -> None:
+    with pytest.raises(TableError) as error:
+        parse_derivation(tomllib.loads(text))
+    assert message in str(error.value)
