@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from model.calendar_windows import CalendarWindows
 from model.expressions.tree import Expression, Field, fields_of
 from model.expressions.types import STRING, TIMESTAMP, Type, integer
 from model.rows.reader import RowRule
+from model.times import duration_text
 
 RECORD_FIELDS: dict[str, Type] = {
     "record_key": STRING.or_null(),
@@ -65,6 +67,10 @@ class Windows:
     size: int
     advance: int
 
+    def __str__(self) -> str:
+        """The size as in views.toml."""
+        return duration_text(self.size)
+
 
 @dataclass(frozen=True, slots=True)
 class Join:
@@ -104,7 +110,7 @@ class Derivation:
     identity: tuple[str, ...] = ()
     joins: tuple[Join, ...] = ()
     time: EventTime | None = None
-    window: Windows | None = None
+    window: Windows | CalendarWindows | None = None
     session: int | None = None
     points: bool = False
     rows: RowRule | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from model.calendar_windows import CalendarWindows, check_zone, parse_unit
 from model.derive.aggregates import (
     FUNCTIONS,
     IN_SESSIONS,
@@ -57,6 +58,7 @@ KEYS = (
         "lateness",
         "earliness",
         "window",
+        "zone",
         "advance",
         "session",
         "points",
@@ -234,13 +236,25 @@ def _parse_separator(table: Mapping[str, Any]) -> str:
     return text
 
 
-def _parse_window(table: Mapping[str, Any]) -> Windows | None:
+def _parse_window(table: Mapping[str, Any]) -> Windows | CalendarWindows | None:
     if "window" not in table:
-        if "advance" in table:
-            raise TableError(("advance",), "only with window")
+        for key in ("advance", "zone"):
+            if key in table:
+                raise TableError((key,), "only with window")
         return None
     if "session" in table:
         raise TableError(("session",), "a view has windows or sessions, not both")
+    try:
+        unit = parse_unit(read_text(table["window"], ("window",), 'such as "1h" or "1 month"'))
+    except ValueError as e:
+        raise TableError(("window",), str(e)) from None
+    if unit is not None:
+        return _calendar_windows(unit, table)
+    if "zone" in table:
+        raise TableError(
+            ("zone",),
+            'only with windows of the calendar: write window = "1 day", not "24h"',
+        )
     size = read_duration(table["window"], ("window",))
     if "advance" not in table:
         return Windows(size, size)
@@ -251,6 +265,22 @@ def _parse_window(table: Mapping[str, Any]) -> Windows | None:
             f"must be at most the window, and at least a {MAX_WINDOWS_OF_A_RECORD}th of it",
         )
     return Windows(size, advance)
+
+
+def _calendar_windows(unit: str, table: Mapping[str, Any]) -> CalendarWindows:
+    if "advance" in table:
+        raise TableError(
+            ("advance",),
+            f"not with windows of the calendar: one {unit} begins where the last one ends",
+        )
+    if "zone" not in table:
+        return CalendarWindows(unit)
+    zone = read_text(table["zone"], ("zone",), 'a time zone such as "Europe/Berlin"')
+    try:
+        check_zone(zone)
+    except ValueError as e:
+        raise TableError(("zone",), str(e)) from None
+    return CalendarWindows(unit, zone)
 
 
 def _check_session(table: Mapping[str, Any], aggregates: tuple[Aggregate, ...]) -> None:

@@ -10,12 +10,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from model.calendar_windows import CalendarWindows
 from model.derive.derivation import Derivation, Windows
 from model.expressions.tree import Field
 from spark.derive.aggregates import grouped, json_object, results
 from spark.derive.columns import column, key_column, time_name
 from spark.derive.joins import with_row
 from spark.derive.sessions import END, LIVE, START, sessions
+from spark.event_time.calendar import with_calendar_window
 from spark.event_time.watermarks import NEVER
 from spark.formats.keys import int64, session_key, window_key
 
@@ -54,7 +56,11 @@ class Plan:
         if derivation.window is None:
             window, start = F.col(time), F.unix_millis(time)
         else:
-            window = _window(time, derivation.window).alias(_WINDOW)
+            if isinstance(derivation.window, CalendarWindows):
+                prepared = with_calendar_window(prepared, time, derivation.window, _WINDOW)
+                window = F.col(_WINDOW)
+            else:
+                window = _window(time, derivation.window).alias(_WINDOW)
             start = F.unix_millis(f"{_WINDOW}.start")
         aggregated = prepared.groupBy(window, key.alias(name)).agg(*grouped(derivation))
         return self._records(aggregated, window_key(bare, start), self._value(), bare)

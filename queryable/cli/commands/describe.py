@@ -22,8 +22,8 @@ from queryable.client.protocol.errors import QueryableError
 
 _SHOWN = 3
 _FIELDS = (
-    "topic", "path", "key", "value", "store", "window_size", "retention", "partitioner",
-    "partitions", "version", "quota",
+    "topic", "path", "key", "value", "store", "window_size", "window_unit", "window_zone",
+    "retention", "partitioner", "partitions", "version", "quota",
 )  # fmt: skip
 
 
