@@ -12,13 +12,13 @@ from typing import Any
 
 import orjson
 
-from model.calendar_windows import CalendarWindows
 from model.derive.derivation import Derivation
 from model.formats.codec import Codec
 from model.formats.listed_keys import codec_of_keys
 from model.formats.registry import format_of
 from model.formats.schemas import SchemaSource
 from model.keys.codec import KeyFields
+from model.kinds.calendar_windows import CalendarWindows
 from model.kinds.kind import Kind
 from model.kinds.layout import Layout, Range
 from model.kinds.registry import kind_of

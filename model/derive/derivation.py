@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from model.calendar_windows import CalendarWindows
 from model.expressions.tree import Expression, Field, fields_of
 from model.expressions.types import STRING, TIMESTAMP, Type, integer
+from model.kinds.calendar_windows import CalendarWindows
 from model.rows.reader import RowRule
 from model.times import duration_text
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from model.calendar_windows import CalendarWindows
 from model.derive.derivation import Derivation
 from model.derive.table import parse_derivation
 from model.expressions.types import Kind, Type
 from model.formats.registry import FORMATS
+from model.kinds.calendar_windows import CalendarWindows
 from model.kinds.registry import KINDS
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from model.calendar_windows import CalendarWindows, check_zone, parse_unit
 from model.derive.aggregates import (
     FUNCTIONS,
     IN_SESSIONS,
@@ -38,6 +37,7 @@ from model.derive.reading import (
 from model.derive.rows import ROW_KEYS, check_rows, parse_rows
 from model.expressions.tree import Expression, Field, fields_of, known_not_null
 from model.expressions.types import STRING, Kind
+from model.kinds.calendar_windows import CalendarWindows, check_zone, parse_unit
 
 KEYS = (
     *(

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from model.calendar_windows import CalendarWindows
 from model.derive.derivation import Derivation, Windows
 from model.expressions.tree import Field
+from model.kinds.calendar_windows import CalendarWindows
 from spark.derive.aggregates import grouped, json_object, results
 from spark.derive.columns import column, key_column, time_name
 from spark.derive.joins import with_row

@@ -1,4 +1,4 @@
-"""Windows of the calendar as expressions of Spark. `model.calendar_windows` defines them."""
+"""Windows of the calendar as expressions of Spark. `model.kinds.calendar_windows` defines them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from model.calendar_windows import CalendarWindows
+from model.kinds.calendar_windows import CalendarWindows
 from spark.event_time.watermarks import NEVER_DAYS
 
 # Spark frees the state of a group if a column of its key is marked as an event time, and the

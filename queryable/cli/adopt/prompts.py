@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from model.calendar_windows import parse_unit
 from model.formats.registry import FORMATS, KEY_CODECS, SCHEMA_FORMATS, VALUE_CODECS
+from model.kinds.calendar_windows import parse_unit
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.times import parse_duration

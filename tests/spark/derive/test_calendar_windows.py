@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo, available_timezones
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from model.calendar_windows import UNITS, CalendarWindows
 from model.formats.registry import KEY_CODECS
+from model.kinds.calendar_windows import UNITS, CalendarWindows
 from model.kinds.window import WindowLayout
 from spark.event_time.calendar import with_calendar_window
 from tests.spark.derive.support import frame, raw, streamed, table, view_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from model.calendar_windows import CalendarWindows
 from model.derive.derivation import Derivation, EventTime, Windows
 from model.expressions.tree import Call, Field
 from model.expressions.types import TIME, TIMESTAMP
+from model.kinds.calendar_windows import CalendarWindows
 from model.problems import ConfigurationError
 from model.rows.reader import RowRule
 from model.times import parse_time

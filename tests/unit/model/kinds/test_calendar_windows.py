@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.calendar_windows import CalendarWindows, check_zone, parse_unit
+from model.kinds.calendar_windows import CalendarWindows, check_zone, parse_unit
 from model.times import parse_time
 
 ZONES = (
