@@ -95,7 +95,8 @@ class Derivation:
     by ``key`` and window or session, ``aggregates``. ``session``: the gap that ends a session.
     ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are read from
     values; None: every value is a row. ``paths``: the paths of the fields that are not members with
-    their own name. ``written``: the table in its ``normal_form``.
+    their own name. ``topic_config``: settings of the topic, if Spark's job creates it.
+    ``written``: the table in its ``normal_form``.
     """
 
     source: str
@@ -115,6 +116,7 @@ class Derivation:
     points: bool = False
     rows: RowRule | None = None
     paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    topic_config: tuple[tuple[str, str], ...] = ()
     written: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
     @property

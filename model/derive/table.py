@@ -35,6 +35,7 @@ from model.derive.reading import (
     read_text,
 )
 from model.derive.rows import ROW_KEYS, check_rows, parse_rows
+from model.derive.topic_config import parse_topic_config
 from model.expressions.tree import Expression, Field, fields_of, known_not_null
 from model.expressions.types import STRING, Kind
 from model.kinds.calendar_windows import CalendarWindows, check_zone, parse_unit
@@ -64,6 +65,7 @@ KEYS = (
         "points",
         *FUNCTIONS,
         "select",
+        "topic_config",
     ),
 )
 MAX_KEY_PARTS = 8
@@ -115,7 +117,9 @@ def parse_derivation(table: Any) -> Derivation:
         joins=joins,
         rows=parse_rows(table),
         paths=parse_paths(table["fields"], ("fields",)) if fields else (),
-        written=normal_form(table),
+        topic_config=parse_topic_config(table.get("topic_config", {}), ("topic_config",)),
+        # which says what the view means, so it does not have the settings of its topic
+        written=normal_form({key: table[key] for key in table if key != "topic_config"}),
     )
     check_rows(table, aggregates)
     check_places(derivation)

@@ -25,6 +25,7 @@ def derived_view(entry: entries.View) -> View | None:
             ),
         ),
         topic=entry.topic,
+        topic_config=dict(derivation.topic_config),
         table=(*derivation.written, ("view key", entry.key), ("view value", entry.value)),
         derive=Plan(derivation, entry.key, entry.value),
     )

@@ -74,6 +74,40 @@ def test_windows_of_many_days(days: int) -> None:
     assert windows.window_size == days * 86_400_000
 
 
+def test_settings_of_the_topic() -> None:
+    plain = derivation('key = "client"\ncount = true')
+    found = derivation(
+        'key = "client"\ncount = true\n[views.hosts.derive.topic_config]\n'
+        '"min.insync.replicas" = 2\nunclean.leader.election.enable = false\n'
+        'compression.type = "zstd"\n"confluent.tier.enable" = "true"'
+    )
+    assert dict(found.topic_config) == {
+        "min.insync.replicas": "2",
+        "unclean.leader.election.enable": "false",
+        "compression.type": "zstd",
+        "confluent.tier.enable": "true",
+    }
+    assert found.written == plain.written, "an edit must not refuse the checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (
+            '"min.insync.replica" = 2',
+            "is not a setting of topics in Kafka; did you mean min.i",
+        ),
+        ('"cleanup.policy" = "delete"', "follows from the view: set retention in its entry"),
+        ('"replication.factor" = 3', "is not a setting of a topic: the brokers' default"),
+        ('"segment.ms" = [1]', "[1] is not a text, a number, true or false"),
+    ],
+)
+def test_settings_that_a_topic_cannot_have(setting: str, message: str) -> None:
+    found = error(f'key = "client"\ncount = true\ntopic_config = {{ {setting} }}')
+    assert message in found
+    assert "topic_config" in found
+
+
 def test_windows_of_the_calendar() -> None:
     windows = view('key = "client"\ncount = true\nwindow = "1 month"\nzone = "Europe/Berlin"')
     assert windows.derivation is not None
