@@ -45,8 +45,12 @@ _DAY_SECONDS = 86_400
 _INTEGER = re.compile(r"-?[0-9]{1,40}", re.ASCII)
 _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:Z|[+-][0-9]{2}:?[0-9]{2})?", re.ASCII)
 _LOST_PLUS = re.compile(r" [0-9]{2}:?[0-9]{2}$", re.ASCII)
-_DURATION = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>ms|s|m|h|d)", re.ASCII)
-_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(?P<number>[0-9]{1,17})(?P<unit>ms|s|m|h|d)", re.ASCII)
+DAY = 86_400_000
+"""A day of 24 hours in ms."""
+_UNITS = {"d": DAY, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+MAX_DURATION = 999_999_999 * DAY
+"""The longest duration (ms)."""
 
 
 def parse_time(text: str) -> int:
@@ -132,4 +136,12 @@ def parse_duration(text: str) -> int:
         raise ValueError(
             f'"{text}" is not a valid duration: use for example "500ms", "30s", "5m", "12h" or "7d"'
         )
-    return int(parsed["number"]) * _UNITS[parsed["unit"]]
+    duration = int(parsed["number"]) * _UNITS[parsed["unit"]]
+    if duration > MAX_DURATION:
+        raise ValueError(f'"{text}" is longer than {MAX_DURATION // DAY} days')
+    return duration
+
+
+def duration_text(ms: int) -> str:
+    """The duration as `parse_duration` reads it, in the largest unit that has a whole number."""
+    return next(f"{ms // size}{unit}" for unit, size in _UNITS.items() if ms % size == 0)

@@ -18,6 +18,7 @@ from model.formats.listed_keys import codec_of_keys
 from model.formats.registry import format_of
 from model.formats.schemas import SchemaSource
 from model.keys.codec import KeyFields
+from model.kinds.calendar_windows import CalendarWindows
 from model.kinds.kind import Kind
 from model.kinds.layout import Layout, Range
 from model.kinds.registry import kind_of
@@ -26,6 +27,7 @@ from model.problems import ConfigurationError
 from model.quotas import Quota
 from model.rows.codec import RowCodec
 from model.rows.reader import RowReader, RowRule
+from model.times import duration_text
 from model.toml_lines import view_table
 
 ANY_PARTITION = "none"
@@ -48,7 +50,8 @@ CHANGELOG = "-changelog"
 
 _SCHEMAS = ("key_schema", "value_schema")
 _OMITTED_IF_UNSET = (
-    *_SCHEMAS, "same_key", "key_fields", "null_deletes", "unwrap", "unreadable"
+    *_SCHEMAS, "window_unit", "window_zone", "same_key", "key_fields", "null_deletes", "unwrap",
+    "unreadable",
 )  # fmt: skip
 _ALWAYS_SHOWN = ("name", "topic", "path", "key", "value", "partitioner", "store")
 
@@ -65,6 +68,8 @@ class View:
     partitioner: str
     store: str = "key-value"
     window_size: int | None = None  # ms
+    window_unit: str | None = None  # of windows of the calendar, which have no size in ms
+    window_zone: str | None = None  # their time zone
     window_key: str = "changelog"
     retention: int | None = None  # ms
     persistence: str = "rocksdb"
@@ -203,6 +208,27 @@ class View:
     def kind(self) -> Kind:
         """The kind of its store."""
         return kind_of(self.store)
+
+    @cached_property
+    def calendar(self) -> CalendarWindows | None:
+        """Its windows, if they are those of the calendar."""
+        if self.window_unit is None or self.window_zone is None:
+            return None
+        return CalendarWindows(self.window_unit, self.window_zone)
+
+    @property
+    def window_text(self) -> str | None:
+        """The length of its windows, as in views.toml; None if they are points in time."""
+        if self.window_size is not None:
+            return duration_text(self.window_size)
+        return None if self.calendar is None else str(self.calendar)
+
+    def window_end(self, start: int) -> int | None:
+        """The end (ms) of the window with this start (ms); None if windows are points in time. All
+        ends of windows come from here, because records only have the start."""
+        if self.window_size is not None:
+            return start + self.window_size
+        return None if self.calendar is None else self.calendar.end(start)
 
     @cached_property
     def layout(self) -> Layout:

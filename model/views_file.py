@@ -19,6 +19,7 @@ from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, format_of
 from model.kafka.table import parse_kafka
 from model.keys.entry import contradicting_key_fields, parse_key_fields
+from model.kinds.calendar_windows import UTC, check_zone, parse_unit
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
@@ -67,7 +68,10 @@ _FIELDS = {
     "value": Field(None, None, "the format of the values"),
     "store": Field("key-value", None, "the kind of store"),
     "window_size": Field(
-        "", None, 'the length of a window, such as "1h"; without it: points in time'
+        "", None, 'the length of a window, such as "1h" or "1 month"; without it: points in time'
+    ),
+    "window_zone": Field(
+        "", None, 'the time zone of windows such as "1 month", such as "Europe/Berlin"'
     ),
     "window_key": Field(
         "changelog", ("changelog", "topic"), "whether record keys end with a sequence number"
@@ -212,6 +216,7 @@ def _parse_view(
     for field, stores in _ONLY_FOR.items():
         if field in fields and values["store"] not in stores:
             raise reader.error(table, field, f"only for store = {join_quoted(stores)}")
+    window_unit, window_zone = _parse_calendar(values, table, reader)
     view = View(
         name=stored,
         topic=values["topic"],
@@ -220,7 +225,11 @@ def _parse_view(
         value=values["value"],
         partitioner=values["partitioner"],
         store=values["store"],
-        window_size=_parse_length("window_size", "for points in time", values, table, reader),
+        window_size=None
+        if window_unit
+        else _parse_length("window_size", "for points in time", values, table, reader),
+        window_unit=window_unit,
+        window_zone=window_zone,
         window_key=values["window_key"],
         retention=_parse_length("retention", "to keep all entries", values, table, reader),
         persistence=values["persistence"],
@@ -322,6 +331,28 @@ def _parse_duration(
         return parse_duration(text)
     except ValueError as e:
         raise reader.error(table, field, str(e)) from None
+
+
+def _parse_calendar(
+    values: dict[str, str], table: tuple[str, ...], reader: _Reader
+) -> tuple[str | None, str | None]:
+    """The unit and the time zone of windows of the calendar; (None, None) for other windows."""
+    zone = values["window_zone"]
+    try:
+        unit = parse_unit(values["window_size"])
+    except ValueError as e:
+        raise reader.error(table, "window_size", str(e)) from None
+    if unit is None:
+        if zone:
+            raise reader.error(
+                table, "window_zone", 'only with windows of the calendar: window_size = "1 month"'
+            )
+        return None, None
+    try:
+        check_zone(zone or UTC)
+    except ValueError as e:
+        raise reader.error(table, "window_zone", str(e)) from None
+    return unit, zone or UTC
 
 
 def _parse_length(

@@ -28,14 +28,21 @@ def run(settings: Settings) -> None:
     failed."""
     stop = StopSignal()
     stop.install()
-    if settings.health is not None:
-        with suppress(OSError):  # the heartbeats warn if it cannot be written
-            settings.health.unlink()  # an earlier job wrote it
+    _delete_earlier_files(settings)
     with temporary_folder() as temporary:
         try:
             _run(settings, stop, temporary)
         finally:
             end_spark()
+
+
+def _delete_earlier_files(settings: Settings) -> None:
+    """Deletes the files of an earlier job. Until this job writes them, nobody must take the state
+    and the offsets in them for its own. An error comes again when they are written."""
+    for file in (settings.health, settings.progress):
+        if file is not None:
+            with suppress(OSError):
+                file.unlink()
 
 
 def _run(settings: Settings, stop: StopSignal, temporary: Path) -> None:

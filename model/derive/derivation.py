@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from model.expressions.tree import Expression, Field, fields_of
 from model.expressions.types import STRING, TIMESTAMP, Type, integer
+from model.kinds.calendar_windows import CalendarWindows
 from model.rows.reader import RowRule
+from model.times import duration_text
 
 RECORD_FIELDS: dict[str, Type] = {
     "record_key": STRING.or_null(),
@@ -65,6 +67,10 @@ class Windows:
     size: int
     advance: int
 
+    def __str__(self) -> str:
+        """The size as in views.toml."""
+        return duration_text(self.size)
+
 
 @dataclass(frozen=True, slots=True)
 class Join:
@@ -117,8 +123,8 @@ class Derivation:
     of a record key is its row, and a null value deletes it. ``session``: the gap that ends a
     session. ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are
     read from values; None: every value is a row. ``paths``: the paths of the fields that are not
-    members with their own name. ``schema``: None if values are JSON or text. ``written``: the
-    table in its ``normal_form``.
+    members with their own name. ``schema``: None if values are JSON or text. ``topic_config``:
+    settings of the topic, if Spark's job creates it. ``written``: the table in its ``normal_form``.
     """
 
     source: str
@@ -133,13 +139,14 @@ class Derivation:
     identity: tuple[str, ...] = ()
     joins: tuple[Join, ...] = ()
     time: EventTime | None = None
-    window: Windows | None = None
+    window: Windows | CalendarWindows | None = None
     session: int | None = None
     points: bool = False
     is_table: bool = False
     rows: RowRule | None = None
     paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
     schema: ValueSchema | None = None
+    topic_config: tuple[tuple[str, str], ...] = ()
     written: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
     @property

@@ -11,6 +11,7 @@ from model.derive.table import parse_derivation
 from model.expressions.types import Kind, Type
 from model.formats.format import Read
 from model.formats.registry import FORMATS
+from model.kinds.calendar_windows import CalendarWindows
 from model.kinds.registry import KINDS
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def with_defaults(
     entry = dict(_defaults(name, derivation))
     if fields.get("store", entry["store"]) != entry["store"]:
         entry.pop("window_size", None)
+        entry.pop("window_zone", None)
     entry |= fields
     del entry["derive"]
     return derivation, entry
@@ -58,7 +60,9 @@ def _defaults(name: str, derivation: Derivation) -> Iterator[tuple[str, str]]:
     yield "value", (single or _object_formats())[0]
     yield "store", _stores(derivation)[0]
     if derivation.window is not None:
-        yield "window_size", f"{derivation.window.size}ms"
+        yield "window_size", str(derivation.window)
+    if isinstance(derivation.window, CalendarWindows):
+        yield "window_zone", derivation.window.zone
 
 
 def contradictions(view: View, derivation: Derivation) -> Iterator[tuple[str, str]]:
@@ -88,12 +92,14 @@ def contradictions(view: View, derivation: Derivation) -> Iterator[tuple[str, st
     if view.kind.derived != derivation.shape:
         allowed = ", ".join(_stores(derivation))
         yield "store", f'"{view.store}" does not fit derive; allowed: {allowed}'
-    elif derivation.points and view.window_size is not None:
+    elif derivation.points and view.window_text is not None:
         yield "window_size", "derive.points are points in time, without a size"
     elif derivation.window is not None or derivation.points:
         window = derivation.window
-        if window is not None and view.window_size != window.size:
-            yield "window_size", f"differs from the size in derive.window ({window.size} ms)"
+        if window is not None and view.window_text != str(window):
+            yield "window_size", f"differs from the size in derive.window ({window})"
+        if isinstance(window, CalendarWindows) and view.window_zone != window.zone:
+            yield "window_zone", f"differs from derive.zone ({window.zone})"
         if view.window_key != "changelog":
             yield "window_key", 'Spark writes keys of windows as "changelog"'
 

@@ -11,10 +11,10 @@ from model.derive.hints import unknown_key
 from model.expressions.parser import parse
 from model.expressions.tree import Expression
 from model.expressions.types import Kind
-from model.times import parse_duration
+from model.times import DAY, parse_duration
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
-MAX_DURATION = 3650 * 86_400_000
+MAX_DURATION = 3650 * DAY
 
 
 class TableError(ValueError):
@@ -59,9 +59,7 @@ def read_duration(value: Any, path: tuple[str, ...], least: int = 1) -> int:
     except ValueError as e:
         raise TableError(path, str(e)) from None
     if not least <= duration <= MAX_DURATION:
-        raise TableError(
-            path, f'"{text}" is not between {least} ms and {MAX_DURATION // 86_400_000} days'
-        )
+        raise TableError(path, f'"{text}" is not between {least} ms and {MAX_DURATION // DAY} days')
     return duration
 
 

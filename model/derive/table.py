@@ -39,9 +39,11 @@ from model.derive.reading import (
 from model.derive.rows import ROW_KEYS, check_rows, parse_rows
 from model.derive.schema_fields import parse_schema
 from model.derive.stream_joins import check_pairs, has_within
+from model.derive.topic_config import parse_topic_config
 from model.expressions.tree import Expression, Field, fields_of, known_not_null
 from model.expressions.types import STRING, Kind
 from model.formats.format import Read
+from model.kinds.calendar_windows import CalendarWindows, check_zone, parse_unit
 
 KEYS = (
     *(
@@ -66,11 +68,13 @@ KEYS = (
         "lateness",
         "earliness",
         "window",
+        "zone",
         "advance",
         "session",
         "points",
         *FUNCTIONS,
         "select",
+        "topic_config",
     ),
 )
 MAX_KEY_PARTS = 8
@@ -147,7 +151,9 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
         rows=rows if declared is None else None,  # the schema's format knows its frame
         paths=paths,
         schema=None if declared is None else declared.schema,
-        written=normal_form(table),
+        topic_config=parse_topic_config(table.get("topic_config", {}), ("topic_config",)),
+        # which says what the view means, so it does not have the settings of its topic
+        written=normal_form({key: table[key] for key in table if key != "topic_config"}),
     )
     check_rows(table, derivation)
     check_map(table, derivation)
@@ -286,13 +292,25 @@ def _parse_separator(table: Mapping[str, Any]) -> str:
     return text
 
 
-def _parse_window(table: Mapping[str, Any]) -> Windows | None:
+def _parse_window(table: Mapping[str, Any]) -> Windows | CalendarWindows | None:
     if "window" not in table:
-        if "advance" in table:
-            raise TableError(("advance",), "only with window")
+        for key in ("advance", "zone"):
+            if key in table:
+                raise TableError((key,), "only with window")
         return None
     if "session" in table:
         raise TableError(("session",), "a view has windows or sessions, not both")
+    try:
+        unit = parse_unit(read_text(table["window"], ("window",), 'such as "1h" or "1 month"'))
+    except ValueError as e:
+        raise TableError(("window",), str(e)) from None
+    if unit is not None:
+        return _calendar_windows(unit, table)
+    if "zone" in table:
+        raise TableError(
+            ("zone",),
+            'only with windows of the calendar: write window = "1 day", not "24h"',
+        )
     size = read_duration(table["window"], ("window",))
     if "advance" not in table:
         return Windows(size, size)
@@ -303,6 +321,22 @@ def _parse_window(table: Mapping[str, Any]) -> Windows | None:
             f"must be at most the window, and at least a {MAX_WINDOWS_OF_A_RECORD}th of it",
         )
     return Windows(size, advance)
+
+
+def _calendar_windows(unit: str, table: Mapping[str, Any]) -> CalendarWindows:
+    if "advance" in table:
+        raise TableError(
+            ("advance",),
+            f"not with windows of the calendar: one {unit} begins where the last one ends",
+        )
+    if "zone" not in table:
+        return CalendarWindows(unit)
+    zone = read_text(table["zone"], ("zone",), 'a time zone such as "Europe/Berlin"')
+    try:
+        check_zone(zone)
+    except ValueError as e:
+        raise TableError(("zone",), str(e)) from None
+    return CalendarWindows(unit, zone)
 
 
 def _check_session(table: Mapping[str, Any], aggregates: tuple[Aggregate, ...]) -> None:

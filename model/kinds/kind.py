@@ -27,11 +27,10 @@ class StoredView(RowView, Protocol):
         """The time (ms) for which entries are kept; None: forever."""
 
     @property
-    def window_size(self) -> int | None:
-        """The length of a window (ms); None: the entries are points in time."""
-
-    @property
     def window_key(self) -> str: ...
+
+    def window_end(self, start: int) -> int | None:
+        """The end (ms) of the window with this start (ms); None: windows are points in time."""
 
 
 class Reader(Protocol):

@@ -62,7 +62,7 @@ class Window(Kind):
     derived = "windows"
     resource = "windows"
     history = "windows"
-    fields = frozenset({"window_size", "window_key"})
+    fields = frozenset({"window_size", "window_zone", "window_key"})
     has_points = False
     tail = 12
     expires_at_retention = True
@@ -72,11 +72,12 @@ class Window(Kind):
 
     def render(self, view: StoredView) -> Render:
         key_json, value_json = view.key_codec.to_json, view.value_codec.to_json
-        entry_key, size = view.layout.entry_key, view.window_size
+        entry_key, end_of = view.layout.entry_key, view.window_end
 
         def item(pair: Pair) -> bytes:
             key, start, _, sequence = entry_key(pair[0])
-            end = b"null" if size is None else b"%d" % (start + size)
+            time = end_of(start)
+            end = b"null" if time is None else b"%d" % time
             return b'{"key":%b,"start":%d,"end":%b,"sequence":%d,"value":%b}' % (
                 key_json(key), start, end, sequence, value_json(pair[1][VALUE])
             )  # fmt: skip

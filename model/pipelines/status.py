@@ -90,6 +90,8 @@ class Status:
     `staleness`: time since it had last read everything. `sources`: lag by topic. `command`: the id
     of the last command that it has carried out. `stats`: the numbers in its last heartbeat.
     `open_transaction`: the time for which a transaction in a source has held readers back.
+    `seconds_left`: an estimate of the time until it has read its sources, if it runs.
+    `rebuild_seconds`: an estimate of the time for which a rebuild reads them from the start.
     """
 
     state: str
@@ -102,6 +104,8 @@ class Status:
     command: str | None = None
     stats: Mapping[str, float] = field(default_factory=dict)
     open_transaction: float | None = None
+    seconds_left: float | None = None
+    rebuild_seconds: float | None = None
 
     def document(self, group: str) -> dict[str, Any]:
         """The JSON object in `GET /views/{view}`; times in ms."""
@@ -113,6 +117,8 @@ class Status:
             "lag": self.lag,
             "staleness": _ms(self.staleness),
             "open_transaction": _ms(self.open_transaction),
+            "seconds_left": _rounded(self.seconds_left),
+            "rebuild_seconds": _rounded(self.rebuild_seconds),
             "sources": [{"topic": topic, "lag": lag} for topic, lag in self.sources.items()],
             "follows_commands": self.follows_commands,
             "command": self.command,
@@ -168,6 +174,8 @@ class Pipeline:
         self._has_changed = False  # whether the heartbeat has changed while this instance polled
         self._has_members: bool | None = None
         self._moved_keys_since: float | None = None
+        self._records = 0  # in the sources
+        self._greatest_rate = 0.0  # records/s; small micro-batches have a low rate
         self._headers: tuple[Header, ...] = ()
         self._headers_until = float("-inf")
 
@@ -188,6 +196,11 @@ class Pipeline:
         self._has_members = has_members
         progress: dict[SourcePartition, Progress] = {}
         unknown = {topic for topic, _ in committed if topic not in topics}
+        self._records = sum(
+            max(0, end - source.starts.get(partition, 0))
+            for source in topics.values()
+            for partition, end in source.ends.items()
+        )
         for topic, source in topics.items():
             for partition, end in source.ends.items():
                 source_partition = (topic, partition)
@@ -233,6 +246,7 @@ class Pipeline:
             self._same_since = now
         self._same_polls += 1
         self._heartbeat = heartbeat
+        self._greatest_rate = max(self._greatest_rate, _rate(heartbeat))
         since_ms = None if heartbeat is None else heartbeat.moved_keys_since_ms
         self._moved_keys_since = None if not since_ms else now - max(0, wall_ms - since_ms) / 1000
 
@@ -274,11 +288,12 @@ class Pipeline:
             ages.append(None if moved_keys_since is None else max(0.0, now - moved_keys_since))
         known_lags = [lag for lag in lags.values() if lag is not None]
         known_ages = [age for age in ages if age is not None]
+        lag = sum(known_lags) if lags and len(known_lags) == len(lags) else None
         return Status(
             state,
             None if heartbeat is None or heartbeat_at is None else max(0.0, now - heartbeat_at),
             heartbeat.error if heartbeat is not None and state in (FAILED, STOPPED) else None,
-            sum(known_lags) if lags and len(known_lags) == len(lags) else None,
+            lag,
             max(known_ages) if ages and len(known_ages) == len(ages) else None,
             lags,
             heartbeat is not None and heartbeat.follows_commands,
@@ -288,6 +303,8 @@ class Pipeline:
                 filter(None, (progress.open_transaction for progress in self._progress.values())),
                 default=None,
             ),
+            seconds_for(lag, _rate(heartbeat)) if state == RUNNING else None,
+            None if self._unknown else seconds_for(self._records, self._greatest_rate),
         )
 
     def headers(self, now: float) -> tuple[Header, ...]:
@@ -302,6 +319,23 @@ class Pipeline:
             )
             self._headers_until = now + _HEADERS_TTL_S
         return self._headers
+
+
+def seconds_for(records: int | None, rate: float) -> float | None:
+    """How long it takes to read the records at this rate (records/s); None if one is unknown."""
+    if records == 0:
+        return 0.0
+    return None if records is None or rate <= 0 else records / rate
+
+
+def _rate(heartbeat: Heartbeat | None) -> float:
+    """Source records that the pipeline processed per second, in its last micro-batch; 0 if it does
+    not report it."""
+    return 0.0 if heartbeat is None else heartbeat.stats.get("processed_rate", 0.0)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)
 
 
 def _ms(seconds: float | None) -> int | None:

@@ -115,3 +115,11 @@ def with_iso_times(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: (iso_time(cell) or "") if name in _TIME_FIELDS else cell for name, cell in row.items()
     }
+
+
+def seconds_text(seconds: float) -> str:
+    """An estimate, such as `about 3 min`."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"about {seconds / size:,.0f} {unit}"
+    return f"about {seconds:.0f} s" if seconds >= 1 else "less than 1 s"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 
 from model.formats.schemas import CONFLUENT
 from model.pushes.manifest import ManifestError, Pinned, push_url
@@ -21,13 +24,25 @@ from spark.batch.reader import RemoteView, ViewReader, schema_of
 from spark.batch.writer import RUN_BYTES, PushWriter
 from spark.deployment import read_deployment
 from spark.errors import JobError
+from spark.processes.sizing import is_local
 
 _KEEP = 3  # pushes
 
 
 def register(session: SparkSession) -> None:
     """Make `format("queryable")` known to a session."""
+    _use_this_python(session)
     session.dataSource.register(Queryable)
+
+
+def _use_this_python(session: SparkSession) -> None:
+    """Make the workers of a local master use this Python. Without PYSPARK_PYTHON, they would use
+    the first python3 on the PATH, which may not have the project's packages."""
+    if "PYSPARK_PYTHON" in os.environ or is_remote():
+        return
+    context = session.sparkContext
+    if is_local(context.master or ""):
+        context.pythonExec = sys.executable
 
 
 class Queryable(DataSource):

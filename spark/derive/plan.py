@@ -12,12 +12,14 @@ from pyspark.sql import functions as F
 
 from model.derive.derivation import Derivation, Join, Windows
 from model.expressions.tree import Field
+from model.kinds.calendar_windows import CalendarWindows
 from spark.derive.aggregates import grouped, json_object, results
 from spark.derive.columns import column, condition, key_column, time_name
 from spark.derive.decoder import DELETED
 from spark.derive.joins import IS_NEW, followed, with_row
 from spark.derive.sessions import END, LIVE, START, sessions
 from spark.derive.tables import ROWS, counted
+from spark.event_time.calendar import with_calendar_window
 from spark.event_time.watermarks import NEVER
 from spark.formats.keys import int64, session_key, window_key
 
@@ -71,7 +73,11 @@ class Plan:
         if derivation.window is None:
             window, start = F.col(time), F.unix_millis(time)
         else:
-            window = _window(time, derivation.window).alias(_WINDOW)
+            if isinstance(derivation.window, CalendarWindows):
+                prepared = with_calendar_window(prepared, time, derivation.window, _WINDOW)
+                window = F.col(_WINDOW)
+            else:
+                window = _window(time, derivation.window).alias(_WINDOW)
             start = F.unix_millis(f"{_WINDOW}.start")
         aggregated = prepared.groupBy(window, key.alias(name)).agg(*grouped(derivation))
         return self._records(aggregated, window_key(bare, start), self._value(), bare)

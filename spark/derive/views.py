@@ -24,6 +24,7 @@ def derived_view(entry: entries.View) -> View | None:
             *(Source(join.source, _decoder(join), join.static) for join in derivation.joins),
         ),
         topic=entry.topic,
+        topic_config=dict(derivation.topic_config),
         table=(*derivation.written, ("view key", entry.key), ("view value", entry.value)),
         derive=Plan(derivation, entry.key, entry.value),
         output_mode="append" if derivation.changing or derivation.pairs else "update",

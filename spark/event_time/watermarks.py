@@ -32,7 +32,8 @@ back the watermark."""
 
 # Spark's own watermark is the greatest time read, less this delay. It would drop records of
 # partitions that are read more slowly than others, so it must never move: ``Watermarks`` moves it.
-NEVER = "1000000 days"
+NEVER_DAYS = 1_000_000
+NEVER = f"{NEVER_DAYS} days"
 
 _METRICS = "read "  # followed by the topic
 _STEP = 3_600_000

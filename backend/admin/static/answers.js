@@ -92,6 +92,7 @@ function compareButton(asked) {
 /** The numbers that a ranking or an aggregate is about. */
 function measureOf({ query, values, items }) {
   if (query === "top") return values.by ? `value.${values.by}` : "value";
+  if (query === "top-keys") return "value";
   if (query !== "aggregate") return null;
   return items.some((item) => item.sum !== undefined && item.sum !== null) ? "sum" : "entries";
 }

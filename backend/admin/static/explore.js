@@ -19,7 +19,7 @@ const FORMATS = {
   json: "the exact bytes of the document",
 };
 const LISTS = new Set(["windows", "sessions", "versions", "scan", "all-windows", "all-sessions", "top",
-  "aggregate"]);
+  "top-keys", "aggregate"]);
 
 const byId = (id) => document.getElementById(id);
 const views = new Map(); // by name, as in the topology

@@ -1,7 +1,7 @@
 // What the pipeline of a view reports, and its commands.
 
 import { actionButton } from "./actions.js";
-import { bytes, count, duration, isoTime } from "./dom.js";
+import { bytes, count, duration, isoTime, whole } from "./dom.js";
 
 /** What a pipeline reports of its work; nothing if it reports none. */
 export function describeStats(stats) {
@@ -19,6 +19,13 @@ export function describeStats(stats) {
     ["restarts", "Restarts after failures", count],
   ];
   return shown.filter(([name]) => name in stats).map(([name, text, show]) => [text, show(stats[name])]);
+}
+
+/** Estimates of the time that the pipeline needs; nothing while they are not known. */
+export function describeEstimates(pipeline) {
+  const shown = [["seconds_left", "Pipeline done in"], ["rebuild_seconds", "A rebuild takes"]];
+  return shown.filter(([name]) => pipeline[name])
+    .map(([name, text]) => [text, `about ${whole(1000 * pipeline[name])}`]);
 }
 
 const COMMANDS = [

@@ -2,6 +2,7 @@
 
 const SPAN = [["from", "From", "time"], ["to", "To", "time"]];
 const KEYS = [["key_from", "First key", "text"], ["key_to", "Last key", "text"]];
+const NUMBERS = ["", "sum", "min", "max", "avg", "count", "entries"];
 const PAGE = [["order", "Order", ["", "asc", "desc"]], ["limit", "Limit", "number"]];
 const KEY = [["key", "Key", "key"]];
 
@@ -30,9 +31,15 @@ const QUERIES = {
     fields: [["by", "By field", "text"], ...PAGE],
     stores: ["key-value", "global", "versioned"],
   },
+  "top-keys": {
+    text: "Top",
+    fields: [["by", "By field", "text"], ["order_by", "Number of a key", NUMBERS], ...SPAN, ...PAGE],
+    stores: ["window", "session"],
+  },
   aggregate: {
     text: "Aggregate",
-    fields: [["by", "Group by field", "text"], ["value", "Numbers in field", "text"]],
+    fields: [["by", "Group by field", "text"], ["value", "Numbers in field", "text"],
+      ["order_by", "Order by", NUMBERS], ...PAGE],
     stores: ["key-value", "global", "versioned", "window", "session"],
   },
 };
@@ -91,7 +98,7 @@ export function pathOf(view, name, values) {
   path += {
     "get": "", "windows": "/windows", "sessions": "/sessions", "versions": "/versions",
     "watch": "/changes", "scan": "keys", "all-windows": "windows", "all-sessions": "sessions",
-    "count": "count", "top": "top", "aggregate": "aggregate",
+    "count": "count", "top": "top", "top-keys": "top", "aggregate": "aggregate",
   }[name];
   for (const [field] of fieldsOf(view, name)) {
     if (field !== "key" && values[field]) parameters = [...parameters, [field, values[field]]];
@@ -106,7 +113,9 @@ export function curlCommand(base, path, name, hasToken) {
   return `curl${name === "watch" ? " -N" : ""}${token} ${quoted(base + path)}`;
 }
 
-const METHODS = { "watch": "changes", "all-windows": "windows", "all-sessions": "sessions" };
+const METHODS = {
+  "watch": "changes", "all-windows": "windows", "all-sessions": "sessions", "top-keys": "top",
+};
 
 /** The query with the Python client. */
 export function pythonScript(base, view, name, values) {
@@ -155,7 +164,7 @@ function pythonKey(view, text, isBoundOfKeys) {
   }
 }
 
-const COMMANDS = { "all-windows": "windows", "all-sessions": "sessions" };
+const COMMANDS = { "all-windows": "windows", "all-sessions": "sessions", "top-keys": "top" };
 
 /** The query as a command of `queryable`. */
 export function consoleCommand(base, view, name, values) {

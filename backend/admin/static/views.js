@@ -4,7 +4,7 @@ import { bytes, count, duration, el, facts, reconcile, setAttribute, setText } f
 import { colourOf } from "./owners.js";
 import { actionButton } from "./actions.js";
 import { collapseButton, filterViews } from "./appearance.js";
-import { describeStats, pipelineButtons, showPipelineButtons } from "./pipelines.js";
+import { describeEstimates, describeStats, pipelineButtons, showPipelineButtons } from "./pipelines.js";
 import { answerableOf, belowOf, sumOf } from "./totals.js";
 
 const STATES = {
@@ -102,7 +102,8 @@ function summary(placement, replicas) {
 /** The numbers of the view, shown while no partition is selected. */
 function describeAll({ placement, pipeline, replicas }) {
   const derived = pipeline ? [["Pipeline", pipeline.state], ["Pipeline lag", count(pipeline.lag)],
-    ["Pipeline staleness", duration(pipeline.staleness)], ...describeStats(pipeline.stats)] : [];
+    ["Pipeline staleness", duration(pipeline.staleness)], ...describeEstimates(pipeline),
+    ...describeStats(pipeline.stats)] : [];
   if (!placement.length) return derived;
   const stalenesses = placement.map((p) => p.staleness);
   return [

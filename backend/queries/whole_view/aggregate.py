@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
-from typing import Any
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, ClassVar
 
-import orjson
 from pydantic import BaseModel, ConfigDict
 
 from backend.queries.parameters import Parameters
@@ -16,10 +16,17 @@ from backend.queries.stores import KEYS, refuse_custom
 from backend.queries.turns import in_steps
 from backend.queries.whole_view.fields import Documents, Number, NumberField, ValueField
 from backend.queries.whole_view.group_names import name_of, place
-from backend.queries.whole_view.numbers import Numbers
+from backend.queries.whole_view.numbers import Numbers, number_json
+from backend.queries.whole_view.order import (
+    ENTRIES,
+    ORDERS,
+    SUM,
+    is_descending,
+    number_of,
+    rank_of,
+)
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
-from model.formats.float64 import json_number
 from model.problems import BadRequest
 from model.records import ENTRY_HEAD_SIZE
 from model.rows.row_view import Pair
@@ -147,9 +154,18 @@ class _AggregateMerger:
             return None
         return next((numbers.text for numbers in groups if numbers.text), None)
 
-    async def items(self, with_numbers: bool) -> list[bytes]:
-        """The items in the order of their groups: null, false, true, numbers, texts, then others by
-        their JSON."""
+    async def items(self, with_numbers: bool, order: _Order | None) -> list[bytes]:
+        """The items in this order; without one, in the order of their groups."""
+        names = await self._names()
+        if order is not None:
+            names = await order.first(names, self._groups.by_name)
+        items: list[bytes] = []
+        async for piece in in_steps(names):
+            items += [_item(name, self._groups.by_name[name], with_numbers) for name in piece]
+        return items
+
+    async def _names(self) -> list[bytes]:
+        """The groups in order: null, false, true, numbers, texts, then others by their JSON."""
         by_rank: dict[int, tuple[list[Any], list[bytes]]] = {}
         async for piece in in_steps(self._groups.by_name):
             for name in piece:
@@ -157,23 +173,61 @@ class _AggregateMerger:
                 values, names = by_rank.setdefault(rank, ([], []))
                 values.append(value)
                 names.append(name)
-        items: list[bytes] = []
+        in_order: list[bytes] = []
         for rank in sorted(by_rank):
             values, names = by_rank[rank]
             # values of one type only, which is the fastest to sort
-            order = sorted(range(len(values)), key=values.__getitem__)
-            async for places in in_steps(order):
-                for index in places:
-                    name = names[index]
-                    items.append(_item(name, self._groups.by_name[name], with_numbers))
-        return items
+            in_order += [names[n] for n in sorted(range(len(values)), key=values.__getitem__)]
+        return in_order
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The order of groups by one of their numbers, and how many of them are wanted."""
+
+    PARAMETERS: ClassVar = ("order_by", "order", "limit")
+
+    order_by: str
+    descending: bool
+    limit: int | None
+
+    @staticmethod
+    def parse(parameters: Parameters, with_numbers: bool) -> _Order | None:
+        """None if the request has no such parameters. Raises BadRequest."""
+        if not any(parameters.raw(name) is not None for name in _Order.PARAMETERS):
+            return None
+        default = SUM if with_numbers else ENTRIES
+        order_by = parameters.choice("order_by", *dict.fromkeys((default, *ORDERS)))
+        if order_by != ENTRIES and not with_numbers:
+            raise BadRequest(
+                "bad-parameter",
+                f"order_by={order_by} needs numbers: name their field with value, or use "
+                f"order_by={ENTRIES}.",
+            )
+        limit = None if parameters.raw("limit") is None else parameters.limit()
+        return _Order(order_by, is_descending(parameters), limit)
+
+    async def first(self, names: list[bytes], groups: Mapping[bytes, Numbers]) -> list[bytes]:
+        """The first groups. Those without a number are last; equal ones stay in their order."""
+        ranked: list[tuple[Number, bytes]] = []
+        others: list[bytes] = []
+        async for piece in in_steps(names):
+            for name in piece:
+                rank = rank_of(number_of(groups[name], self.order_by), self.descending)
+                if rank is None:
+                    others.append(name)
+                else:
+                    ranked.append((rank, name))
+        ranked.sort(key=itemgetter(0))
+        return [*(name for _, name in ranked), *others][: self.limit]
 
 
 class Aggregate:
-    """`by`: the field to group by. `value`: the field with numbers."""
+    """`by`: the field to group by. `value`: the field with numbers. `order_by`, `order` and
+    `limit`: the first groups by one of their numbers."""
 
     name = "aggregate"
-    parameters = ("by", "value", "from", "to", "stale")
+    parameters = ("by", "value", "from", "to", *_Order.PARAMETERS, "stale")
 
     async def answer(
         self, scatter_gather: ScatterGather, view: View, parameters: Parameters
@@ -194,6 +248,7 @@ class Aggregate:
         arguments.group_field(view)
         number = arguments.number_field(view)
         with_numbers = number is not None
+        order = _Order.parse(parameters, with_numbers)
         reduction = Reduction(
             self,
             Query(first=first, last=last, stale=parameters.stale()),
@@ -205,7 +260,7 @@ class Aggregate:
         merged, freshness = await reduction.run(scatter_gather, view)
         if number is not None and merged.text is not None:
             raise number.refusal("value", merged.text)
-        items = b",".join(await merged.items(with_numbers))
+        items = b",".join(await merged.items(with_numbers, order))
         return QueryResult(b'{"items":[%b]}' % items, freshness)
 
     def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
@@ -223,17 +278,8 @@ def _item(name: bytes, numbers: Numbers, with_numbers: bool) -> bytes:
         name,
         numbers.entries,
         numbers.count,
-        _json(numbers.sum),
-        _json(numbers.least),
-        _json(numbers.greatest),
-        _json(numbers.average),
+        number_json(numbers.sum),
+        number_json(numbers.least),
+        number_json(numbers.greatest),
+        number_json(numbers.average),
     )
-
-
-def _json(number: Number | None) -> bytes:
-    """The number as the format `float64` writes it; integers have all their digits."""
-    if type(number) is int:
-        return b"%d" % number
-    if isinstance(number, Decimal):
-        return f"{number:f}".encode()
-    return orjson.dumps(number if number is None else json_number(number))

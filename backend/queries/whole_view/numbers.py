@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated
 
+import orjson
 from pydantic import Field, TypeAdapter
 
 from backend.queries.whole_view.fields import Number
+from model.formats.float64 import json_number
 
 _SCALE = 1074  # bits after the binary point of the least float64
 
@@ -150,6 +152,15 @@ class Numbers:
             digits,
             text,
         )
+
+
+def number_json(number: Number | None) -> bytes:
+    """The number as the format `float64` writes it; integers have all their digits."""
+    if type(number) is int:
+        return b"%d" % number
+    if isinstance(number, Decimal):
+        return f"{number:f}".encode()
+    return orjson.dumps(number if number is None else json_number(number))
 
 
 _Natural = Annotated[int, Field(ge=0)]

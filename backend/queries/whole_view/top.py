@@ -13,9 +13,11 @@ from backend.queries.parameters import Parameters
 from backend.queries.scans.merging import slices
 from backend.queries.scans.reducer import Reducer
 from backend.queries.scans.scatter_gather import ScatterGather
-from backend.queries.stores import KEYS, refuse_store
+from backend.queries.stores import KEYS, refuse_custom
 from backend.queries.turns import next_turn
+from backend.queries.whole_view.order import ORDERS, is_descending
 from backend.queries.whole_view.ranking import Best, Ranked, Ranking
+from backend.queries.whole_view.top_keys import OPEN_KEYS, KeyMerger, KeyRanking, KeyReducer
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
 from model.problems import BadRequest
@@ -29,7 +31,8 @@ MAX_RANKED_BYTES = 4 << 20  # of all entries that are in memory
 class _Arguments(BaseModel):
     """`by`: the path of the number in JSON or Avro values; None where values are numbers.
     `decimals`: whether texts of digits are numbers. Instances of earlier releases refuse this
-    argument: they would leave such entries out."""
+    argument: they would leave such entries out. `order_by`: the number of keys to rank by, in a
+    view of windows or sessions."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -37,20 +40,34 @@ class _Arguments(BaseModel):
     descending: bool
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)]
     decimals: bool = False
+    order_by: str | None = None
 
-    def ranking(self, view: View) -> Ranking:
+    def reducer(self, view: View) -> _TopReducer | KeyReducer:
         """Raises BadRequest if the view has no such numbers."""
-        return Ranking(view, self.by, self.descending)
+        best = Best(self.limit, MAX_RANKED_BYTES)
+        if self.order_by is None:
+            return _TopReducer(view, Ranking(view, self.by, self.descending), best)
+        return KeyReducer(view, self._key_ranking(view, self.order_by), best)
+
+    def merger(self, view: View) -> _TopMerger | KeyMerger:
+        """Raises BadRequest if the view has no such numbers."""
+        best = Best(self.limit, MAX_RANKED_BYTES)
+        if self.order_by is None:
+            return _TopMerger(Ranking(view, self.by, self.descending), best)
+        return KeyMerger(self._key_ranking(view, self.order_by), best)
+
+    def _key_ranking(self, view: View, order_by: str) -> KeyRanking:
+        return KeyRanking(view, self.by, order_by, self.descending)
 
 
 class _TopReducer:
     """The first entries of one partition."""
 
-    def __init__(self, view: View, arguments: _Arguments) -> None:
-        self._ranking = arguments.ranking(view)
+    def __init__(self, view: View, ranking: Ranking, best: Best) -> None:
+        self._ranking = ranking
         self._text: Pair | None = None  # an entry with a text instead of a number
         self._render = view.kind.render(view)
-        self._best = Best(arguments.limit, MAX_RANKED_BYTES)
+        self._best = best
 
     def add(self, pairs: list[Pair]) -> None:
         ranks = self._ranking.rank_values([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
@@ -87,51 +104,58 @@ class _TopReducer:
 
 
 class _TopMerger:
-    def __init__(self, view: View, arguments: _Arguments) -> None:
-        self.ranking = arguments.ranking(view)
-        self.best = Best(arguments.limit, MAX_RANKED_BYTES)
+    def __init__(self, ranking: Ranking, best: Best) -> None:
+        self._ranking = ranking
+        self._best = best
 
     async def add(self, response: ScanResponse) -> None:
         ranked: list[Ranked] = []
         for rows in slices(response.rows):
-            ranks = self.ranking.rank_items([item for _, _, item in rows])
+            ranks = self._ranking.rank_items([item for _, _, item in rows])
             ranked += [
                 (rank, key, item)
                 for rank, (key, _, item) in zip(ranks, rows, strict=True)
                 if rank is not None
             ]
             await next_turn()  # the rows may be large
-        self.best.add(ranked, response.complete)
+        self._best.add(ranked, response.complete)
+
+    def finish(self) -> Best:
+        """The first entries. Raises BadRequest if the field has texts, but no number."""
+        if not self._best.entries and self._ranking.text is not None:
+            raise self._ranking.refusal()
+        return self._best
 
 
 class Top:
-    """`by`: the field of JSON or Avro values to rank by."""
+    """`by`: the field of JSON or Avro values to rank by. In a view of windows or sessions, keys are
+    ranked by a number of all their entries, by default the sum."""
 
     name = "top"
-    parameters = ("by", "order", "limit", "stale")
+    parameters = ("by", "order_by", "order", "limit", "from", "to", "stale")
 
     async def answer(
         self, scatter_gather: ScatterGather, view: View, parameters: Parameters
     ) -> QueryResult:
         """Raises BadRequest if the view has no such numbers, or the items are too large."""
-        refuse_store(view, KEYS)
+        refuse_custom(view)
         arguments = _Arguments(
             by=parameters.text("by"),
-            descending=parameters.choice("order", "desc", "asc") == "desc",
+            descending=is_descending(parameters),
             limit=parameters.limit(),
             decimals=view.value_codec.quotes_numbers,
+            order_by=_order_by(view, parameters),
         )
+        first, last = parameters.time("from"), parameters.time("to")
         reduction = Reduction(
             self,
-            Query(stale=parameters.stale()),
-            partial(_TopMerger, view, arguments),
-            arguments.limit + 1,
+            Query(first=first, last=last, stale=parameters.stale()),
+            partial(arguments.merger, view),
+            arguments.limit + 1 + (OPEN_KEYS if arguments.order_by else 0),
             arguments.model_dump(exclude_defaults=True),
         )
         merged, freshness = await reduction.run(scatter_gather, view)
-        best = merged.best
-        if not best.entries and merged.ranking.text is not None:
-            raise merged.ranking.refusal()
+        best = merged.finish()
         if best.short:
             raise BadRequest(
                 "too-many-entries",
@@ -142,11 +166,26 @@ class Top:
         return QueryResult(b'{"items":[%b]}' % items, freshness)
 
     def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
-        refuse_store(view, KEYS)
+        refuse_custom(view)
         parsed = _Arguments.model_validate(arguments)
         if parsed.decimals != view.value_codec.quotes_numbers:
             raise ValueError("an instance of an earlier release would leave decimals out")
-        return _TopReducer(view, parsed)
+        if (parsed.order_by is None) != (view.kind.resource == KEYS):
+            raise ValueError("order_by is for windows and sessions")
+        return parsed.reducer(view)
 
 
 TOP = Top()
+
+
+def _order_by(view: View, parameters: Parameters) -> str | None:
+    """The number to rank keys by; None if a key has one entry. Raises BadRequest."""
+    if view.kind.resource != KEYS:
+        return parameters.choice("order_by", *ORDERS)
+    for name in ("from", "to", "order_by"):
+        if parameters.raw(name) is not None:
+            raise BadRequest(
+                "bad-parameter",
+                f"{name} is for windows and sessions: a key of {view.name} has one value.",
+            )
+    return None

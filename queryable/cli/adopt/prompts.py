@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from model.formats.registry import FORMATS, KEY_CODECS, SCHEMA_FORMATS, VALUE_CODECS
+from model.kinds.calendar_windows import parse_unit
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.times import parse_duration
@@ -77,7 +78,8 @@ def _error(field: str, answer: str, choices: Sequence[str]) -> str:
     if answer == NO_VALUE:
         return ""
     try:
-        parse_duration(answer)
+        if field != "window_size" or parse_unit(answer) is None:
+            parse_duration(answer)
     except ValueError as error:
         return str(error)
     return ""

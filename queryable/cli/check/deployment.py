@@ -19,6 +19,7 @@ from model.views import Deployment, View
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records
 from queryable.cli.check.derived_state import check_state
 from queryable.cli.check.findings import Finding, counted, ok, wrong
+from queryable.cli.check.rebuilds import rebuild_estimate
 from queryable.cli.check.rows import check_sources
 from queryable.cli.check.schemas import check_schemas
 from queryable.cli.check.topics import (
@@ -131,11 +132,20 @@ def _check_sources(
     out."""
     if (derivation := view.derivation) is None:
         return
-    for topic in (derivation.source, *(join.source for join in derivation.joins)):
-        if topic in topics:
-            with suppress(NoBroker):
-                sample = broker.sample(topic, topics[topic], sample_size, timeout)
-                yield from check_sources(view, topic, sample.records)
+    sources = {
+        topic: topics[topic]
+        for topic in (derivation.source, *(join.source for join in derivation.joins))
+        if topic in topics
+    }
+    with suppress(NoBroker):
+        records = 0
+        for topic, partitions in sources.items():
+            sample = broker.sample(topic, partitions, sample_size, timeout)
+            records += sum(end - start for start, end in sample.offsets)
+            yield from check_sources(view, topic, sample.records)
+        if records and view.pipeline:
+            committed = broker.committed_metadata(view.pipeline, sources)
+            yield rebuild_estimate(view, records, committed)
 
 
 def _missing_topic(view: View, topics: dict[str, int]) -> Finding:

@@ -9,13 +9,13 @@ from model.formats.codec import Codec
 from model.formats.frames import HEADERS, ID_IN_HEADER, schema_id_of
 from model.partitioner import puts_anywhere
 from model.problems import ConfigurationError
+from model.times import duration_text
 from model.toml_lines import view_table
 from model.views import ANY_PARTITION, CHANGELOG, View
 from queryable.cli.check.findings import Finding, ok, warning, wrong
 from queryable.cli.check.formats import Misfit, format_finding
 from queryable.cli.check.rows import check_rows
 from queryable.cli.inspection.deleted_records import broker_retention
-from queryable.cli.inspection.durations import duration_text
 from queryable.cli.inspection.inference import Confidence
 from queryable.cli.inspection.partitioners import count_matches, infer_partitioner
 from queryable.cli.inspection.samples import SampledRecord

@@ -19,12 +19,14 @@ def aggregate(*, query: Query, client: Client, output: RowOutput) -> None:
     """Print count, sum, minimum, maximum and average by group.
 
     Without --value, the entries of each group are counted. --from and --to are for windows and
-    sessions. Exits with 1 if there are no entries.
+    sessions. With --order-by, --order or --limit, the groups are ordered by a number. Exits with 1
+    if there are no entries.
 
     \b
     Examples:
       queryable aggregate latest-departure --by origin
       queryable aggregate latest-departure --by origin --value delay
+      queryable aggregate latest-departure --by origin --limit 1
       queryable aggregate word-count
     """
     print_rows(

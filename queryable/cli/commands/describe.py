@@ -22,8 +22,8 @@ from queryable.client.protocol.errors import QueryableError
 
 _SHOWN = 3
 _FIELDS = (
-    "topic", "path", "key", "value", "store", "window_size", "retention", "partitioner",
-    "partitions", "version", "quota",
+    "topic", "path", "key", "value", "store", "window_size", "window_unit", "window_zone",
+    "retention", "partitioner", "partitions", "version", "quota",
 )  # fmt: skip
 
 
@@ -57,13 +57,12 @@ def describe(
     if before is not None:
         time.sleep(max(began + seconds - time.monotonic(), 0))
     after = _state(client, info)
-    job_rate = _job_rate(client, info)
+    job = _job(client, info)
     document: dict[str, Any] = {"name": info.name}
     document |= {name: info.description[name] for name in _FIELDS if info.description.get(name)}
     if after is not None:
         document |= after.document(before)
-    if job_rate is not None:
-        document["job_records_per_second"] = job_rate
+    document |= job
     document["fields"] = field_rows(entry["value"] for entry in entries if "value" in entry)
     if output.is_for_people:
         _print(document, entries[:_SHOWN])
@@ -80,14 +79,18 @@ def _state(client: Client, view: View) -> ViewState | None:
         return None
 
 
-def _job_rate(client: Client, view: View) -> float | None:
-    """The rate that the Spark job reports; None if no job derives the view, or if it reports no
-    rate."""
+def _job(client: Client, view: View) -> dict[str, Any]:
+    """The rate that the Spark job reports, and the estimates of the time that it needs; without
+    those that are not known. Empty if no job derives the view."""
     if view.description.get("pipeline") is None:
-        return None
+        return {}
     state = client.pipeline(view.name) or {}
-    rate: float | None = state.get("stats", {}).get("processed_rate")
-    return rate
+    numbers = {
+        "job_records_per_second": state.get("stats", {}).get("processed_rate"),
+        "job_seconds_left": state.get("seconds_left"),
+        "rebuild_seconds": state.get("rebuild_seconds"),
+    }
+    return {name: number for name, number in numbers.items() if number is not None}
 
 
 def _entries(client: Client, view: View, count: int) -> list[dict[str, Any]]:

@@ -126,6 +126,8 @@ def _show(state: dict[str, Any], output: DocumentOutput) -> None:
         **{f"lag in {source['topic']}": source["lag"] for source in state["sources"][1:]},
         "staleness ms": state["staleness"],
         "open transaction ms": state.get("open_transaction"),
+        "seconds left": state.get("seconds_left"),
+        "seconds of a rebuild": state.get("rebuild_seconds"),
         **stats,
     }
     print_table(

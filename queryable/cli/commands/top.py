@@ -18,13 +18,16 @@ from queryable.cli.queries import Query, print_rows
 def top(*, query: Query, client: Client, output: RowOutput) -> None:
     """Print the entries with the greatest numbers.
 
-    With --order asc, print those with the smallest. Exits with 1 if no entry has a number.
+    With --order asc, print those with the smallest. In a view of windows or sessions, print the
+    keys with the greatest sum of all entries from --from to --to. Exits with 1 if no entry has a
+    number.
 
     \b
     Examples:
       queryable top word-count
       queryable top latest-departure --by delay --limit 3
       queryable top latest-departure --by delay --order asc --json
+      queryable top bookings --from 2013-01-01T00:00:00Z --order asc
     """
     by = query.options.get("by")
     number = f"a number in field {by}" if by else "a number as its value"
@@ -37,8 +40,8 @@ def top(*, query: Query, client: Client, output: RowOutput) -> None:
 
 
 def number_at(value: Any, by: str | None) -> float:
-    """The number that the entry was ranked by."""
-    for name in by.split(".") if by else ():
+    """The number that the entry was ranked by: in its value, or the value itself."""
+    for name in by.split(".") if by and isinstance(value, dict) else ():
         value = value[name]
     try:
         return float(value)

@@ -19,7 +19,7 @@ from queryable import View
 from queryable.cli.declaration.checks import check_duration, one_of
 from queryable.cli.values import parse_value
 from queryable.client.protocol.errors import BadUse
-from queryable.client.protocol.parameters import Order, Stale
+from queryable.client.protocol.parameters import Order, OrderBy, Stale
 
 TIMED = ("windows", "sessions")
 """The queries of views whose rows have times."""
@@ -99,6 +99,7 @@ class QueryOption:
 _FIRST, _LAST = "First key, included.", "Last key, included."
 _SINCE = "Lower bound, included: ISO 8601 with a time zone, or epoch ms."
 _UNTIL = "Upper bound, included."
+_ORDERS = ", ".join(get_args(OrderBy))
 
 QUERY_OPTIONS = (
     QueryOption("from_", ["scan"], "KEY", _FIRST, parse=_bound("--from"), is_bound=True),
@@ -125,10 +126,28 @@ QUERY_OPTIONS = (
     ),
     QueryOption("from_", [*TIMED, "versions"], "TIME", _SINCE, is_bound=True),
     QueryOption("to", [*TIMED, "versions"], "TIME", _UNTIL, is_bound=True),
-    QueryOption("from_", ["aggregate"], "TIME", _SINCE, histories=TIMED, is_bound=True),
-    QueryOption("to", ["aggregate"], "TIME", _UNTIL, histories=TIMED, is_bound=True),
+    QueryOption("from_", ["top", "aggregate"], "TIME", _SINCE, histories=TIMED, is_bound=True),
+    QueryOption("to", ["top", "aggregate"], "TIME", _UNTIL, histories=TIMED, is_bound=True),
     QueryOption("key_from", TIMED, "KEY", _FIRST, parse=_bound("--key-from"), is_bound=True),
     QueryOption("key_to", TIMED, "KEY", _LAST, parse=_bound("--key-to"), is_bound=True),
+    QueryOption(
+        "order_by", ["top"], "NUMBER",
+        f"The number of a key in a view of windows or sessions: {_ORDERS}. [default: sum]",
+        histories=TIMED, settings=one_of(*get_args(OrderBy)),
+    ),
+    QueryOption(
+        "order_by", ["aggregate"], "NUMBER",
+        f"Order groups by a number: {_ORDERS}. [default: sum, or entries without numbers]",
+        settings=one_of(*get_args(OrderBy)),
+    ),
+    QueryOption(
+        "order", ["aggregate"], "ORDER", "Order groups by a number: desc or asc.",
+        settings=one_of(*get_args(Order)),
+    ),
+    QueryOption(
+        "limit", ["aggregate"], "N", "Maximum number of groups, ordered by a number.", int,
+        settings={"min": 1, "max": 1000},
+    ),
     QueryOption(
         "order", LISTS, "ORDER", "asc or desc.", default="asc", settings=one_of(*get_args(Order)),
     ),

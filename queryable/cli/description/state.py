@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from queryable.cli.values import seconds_text
+
 PATH = "/admin/topology.json"
 
 
@@ -82,6 +84,10 @@ def state_lines(document: Mapping[str, Any]) -> dict[str, str]:
     if job is not None:
         rates.append(f"{job:,.1f} records/s read by the job")
     lag = document["lag"]
+    names = {"job_seconds_left": "job done in", "rebuild_seconds": "rebuild takes"}
+    estimates = {
+        text: seconds_text(document[name]) for name, text in names.items() if document.get(name)
+    }
     return {
         "entries": f"about {document['entries']:,}",
         "size": bytes_text(document["size_bytes"]),
@@ -89,6 +95,7 @@ def state_lines(document: Mapping[str, Any]) -> dict[str, str]:
         "lag": "unknown" if lag is None else f"{lag:,} records",
         "dead letters": _dead_letters(document),
         "rates": ", ".join(rates),
+        **estimates,
     }
 
 

@@ -118,6 +118,15 @@ class Broker:
         with self._translating_errors():
             return configs(self._admin, topics, self._timeout)
 
+    def committed_metadata(self, group: str, topics: Mapping[str, int]) -> list[str]:
+        """The metadata that a group has committed with its offsets in these topics. The group is
+        not joined. `topics`: the number of partitions of each."""
+        settings = {**self._settings, "group.id": group, "enable.auto.commit": False}
+        partitions = [TopicPartition(t, n) for t, count in topics.items() for n in range(count)]
+        with self._translating_errors(), closing(Consumer(settings)) as consumer:
+            committed = consumer.committed(partitions, self._timeout)
+        return [partition.metadata or "" for partition in committed]
+
     def sample(self, topic: str, partitions: int, size: int, seconds: float) -> TopicSample:
         """Up to `size` of the newest records, spread over the partitions; fewer if they do not
         arrive within `seconds`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from queryable.cli.inspection.durations import DAY, duration_text
+from model.times import DAY, duration_text
 from queryable.cli.inspection.samples import TopicSample
 
 NO_LIMIT = 10**14

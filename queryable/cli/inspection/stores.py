@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from queryable.cli.inspection.durations import DAY
+from model.times import DAY
 from queryable.cli.inspection.inference import Confidence, Inference
 from queryable.cli.inspection.record_keys import session_times, window_times
 from queryable.cli.inspection.samples import SampledRecord

@@ -8,7 +8,7 @@ from math import gcd
 
 from model.formats.frames import ID_IN_HEADER, id_headers
 from model.formats.registry import FORMATS
-from queryable.cli.inspection.durations import DAY, duration_text
+from model.times import DAY, duration_text
 from queryable.cli.inspection.formats import infer_format
 from queryable.cli.inspection.inference import Confidence, Inference
 from queryable.cli.inspection.partitioners import infer_partitioner

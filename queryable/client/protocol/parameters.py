@@ -19,6 +19,8 @@ Span = str | timedelta
 
 Stale = Literal["allow", "never"]
 Order = Literal["asc", "desc"]
+OrderBy = Literal["sum", "min", "max", "avg", "count", "entries"]
+"""A number of a group, or of a key in a view of windows or sessions."""
 Route = Literal["local"]
 """`local`: only the instance that gets the request answers."""
 

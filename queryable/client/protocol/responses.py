@@ -44,6 +44,11 @@ def json_of(response: Response) -> Any:
         raise not_of_this_api(200, response.headers, response.body) from None
 
 
+def number_from_json(value: Any) -> Any:
+    """A number from JSON, which has text for infinite numbers."""
+    return float(value) if isinstance(value, str) else value
+
+
 def unavailable(response: Any, body: bytes) -> Unavailable:
     """The error for a status of 500 or more. Raises it unless it is Unavailable."""
     error = error_from_response(response.status, response.headers, body)

@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 
 from local.kafka.broker import Broker, quiet_admin
 from local.waiting import wait_until
+from model.views_file import parse_views
+from spark.discovery import declared_views
 from spark.errors import JobError
 from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
@@ -135,3 +137,32 @@ def test_a_rejected_topic_is_an_error_with_instructions(
         prepare(view)
     assert f"cannot create topic {source}-a: InvalidConfig" in str(raised.value)
     assert "Create it with 6 partitions and cleanup.policy=compact" in str(raised.value)
+
+
+def test_settings_in_views_toml(session: SparkSession) -> None:
+    """They are those of Kafka, and the job creates the topic with them."""
+    kafka = session._jvm.org.apache.kafka.common.config.TopicConfig
+    names = {getattr(kafka, name) for name in dir(kafka) if name.endswith("_CONFIG")}
+    gone = {
+        name
+        for name in names
+        if name.startswith(("message.d", "message.format", "message.timestamp.d"))
+    }
+    of_the_view = {"cleanup.policy", "retention.ms", "message.timestamp.type"}
+    settings = "".join(f'"{name}" = 1\n' for name in sorted(names - gone - of_the_view))
+    text = f"""\
+[views.hosts]
+retention = "1d"
+[views.hosts.derive]
+from = "weblog"
+key = "text"
+count = true
+[views.hosts.derive.topic_config]
+{settings}"""
+    [view] = declared_views(parse_views(text), Path()).values()
+    assert len(names) > 25
+    assert view.topic_config == {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": f"{2 * 86_400_000}",
+        **dict.fromkeys(names - gone - of_the_view, "1"),
+    }

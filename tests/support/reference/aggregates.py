@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from tests.support.reference.tables import FOREVER, Item, Listing, Table
@@ -35,6 +37,48 @@ def aggregate(
             row |= {"count": len(numbers), **sums_of(numbers)}
         found.append(row)
     return found
+
+
+def first_groups(
+    groups: list[Item], order_by: str, descending: bool, limit: int | None
+) -> list[Item]:
+    """The groups with `order_by=&order=&limit=`: without a number last; equal ones in order."""
+    number = {id(group): as_number(group[order_by]) for group in groups}
+    ranked = [group for group in groups if number[id(group)] is not None]
+    ranked.sort(key=lambda group: -number[id(group)] if descending else number[id(group)])
+    return [*ranked, *(group for group in groups if number[id(group)] is None)][:limit]
+
+
+def top_keys(
+    table: Table,
+    by: str | None,
+    order_by: str,
+    descending: bool,
+    limit: int,
+    first: float,
+    last: float,
+) -> list[Item]:
+    """`GET …/top?by=&order_by=&order=&limit=&from=&to=` of windows or sessions: the number of all
+    entries of each key. Keys without a number are skipped; equal ones are in order."""
+    listed = [(place[0], item) for place, item in entries(table, first, last) if "value" in item]
+    ranked = []
+    for place, in_key in groupby(listed, key=itemgetter(0)):
+        items = [item for _, item in in_key]
+        fields = [field_of(item["value"], by) if by else item["value"] for item in items]
+        numbers = [n for n in fields if isinstance(n, int | float) and not isinstance(n, bool)]
+        found = {**sums_of(numbers), "count": len(numbers) or None, "entries": len(items)}[order_by]
+        if as_number(found) is not None:
+            ranked.append((place, {"key": items[0]["key"], "value": found}))
+    sign = -1 if descending else 1
+    ranked.sort(key=lambda each: (sign * as_number(each[1]["value"]), each[0]))
+    return [item for _, item in ranked[:limit]]
+
+
+def as_number(number: Any) -> Any:
+    """A number of an answer; None for NaN."""
+    if isinstance(number, str):
+        return None if number == "NaN" else float(number)
+    return number
 
 
 def entries(table: Table, first: float = -FOREVER, last: float = FOREVER) -> Listing:

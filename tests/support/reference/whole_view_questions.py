@@ -67,10 +67,45 @@ def top(dice: Random, view: View) -> Question:
     return Question("top", target_of(f"/views/{view.name}/top", *query), judge, stale=stale)
 
 
+def top_keys(dice: Random, view: View, now: int) -> Question:
+    """The top of windows or sessions."""
+    order_by = dice.choice(("", "sum", "min", "max", "avg", "count", "entries"))
+    by = dice.choice(BY) if view.value == "json" else None
+    if order_by == "entries" and dice.random() < 0.5:
+        by = None
+    first, last = bounds_of(dice, now)
+    order, limit = dice.choice(("desc", "asc")), dice.choice((1, 2, 5, 1000))
+
+    def judge(table: Table, answer: Answer) -> None:
+        span = or_forever(first, last)
+        listed = aggregates.entries(table, *span)
+        if order_by != "entries" and aggregates.has_only_texts((item for _, item in listed), by):
+            assert_same(answer.status, 400)
+            return
+        assert_same(answer.status, 200)
+        items = aggregates.top_keys(table, by, order_by or "sum", order == "desc", limit, *span)
+        assert_same(json.loads(answer.body), {"items": items, **table.unreadable(listed)})
+
+    stale = any_stale(dice)
+    query = (
+        f"by={by}" if by else "",
+        f"order_by={order_by}" if order_by else "",
+        *span_query(first, last, order),
+        f"limit={limit}",
+        stale_query(stale),
+    )
+    return Question("top", target_of(f"/views/{view.name}/top", *query), judge, stale=stale)
+
+
 def aggregate(dice: Random, view: View, now: int) -> Question:
     by, value = (dice.choice((None, *BY)) if view.value == "json" else None for _ in range(2))
     is_timed = view.store in ("window", "session")
     first, last = bounds_of(dice, now) if is_timed else (None, None)
+    with_numbers = value is not None or view.value in ("int32", "int64", "float64")
+    order_by = dice.choice(("sum", "min", "max", "avg", "count", "entries"))
+    order_by = order_by if with_numbers else "entries"
+    descending, limit = dice.random() < 0.5, dice.choice((None, 1, 2, 1000))
+    is_ordered = dice.random() < 0.5
 
     def judge(table: Table, answer: Answer) -> None:
         listed = aggregates.entries(table, *or_forever(first, last))
@@ -81,6 +116,8 @@ def aggregate(dice: Random, view: View, now: int) -> Question:
         span = or_forever(first, last)
         unreadable = table.unreadable(aggregates.entries(table, *span))
         groups = aggregates.aggregate(table, by, value, *span)
+        if is_ordered:
+            groups = aggregates.first_groups(groups, order_by, descending, limit)
         assert_same(json.loads(answer.body), {"items": groups, **unreadable})
 
     stale = any_stale(dice)
@@ -88,6 +125,8 @@ def aggregate(dice: Random, view: View, now: int) -> Question:
         f"by={by}" if by else "",
         f"value={value}" if value else "",
         *span_query(first, last),
+        *([f"order_by={order_by}", f"order={'desc' if descending else 'asc'}"] * is_ordered),
+        f"limit={limit}" if is_ordered and limit else "",
         stale_query(stale),
     )
     target = target_of(f"/views/{view.name}/aggregate", *query)
@@ -238,6 +277,8 @@ def any_question(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Q
     if view.store == "versioned":
         moment = now - dice.choice((0, 3, 10, 25, 45, 50, 55, 80))
         kinds.append(lambda: as_of(dice, view, dice.choice(keys), moment))
+    if view.store in ("window", "session"):
+        kinds.append(lambda: top_keys(dice, view, now))
     if view.store in HISTORY:
         kinds.append(lambda: history(dice, view, dice.choice(keys), now))
     return dice.choice(kinds)()

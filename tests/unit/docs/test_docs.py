@@ -132,6 +132,17 @@ def test_links_point_to_files(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+# these ask first, and are refused in a script without --yes
+ASKS_FIRST = re.compile(r"^(?:\$ )?queryable (?:drop\b|rebuild\b|pipeline \S+ rebuild\b).*$", re.M)
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_with_commands_that_ask_first_names_the_answer(page: Path) -> None:
+    text = page.read_text()
+    blocks = [block for kind, block in BLOCK.findall(text) if kind in ("sh", "console")]
+    assert "--yes" in text or ASKS_FIRST.findall("\n".join(blocks)) == []
+
+
 def test_paths_in_contributing_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     named = set(re.findall(r"`([a-z_]+/[\w./]*|[\w.]+\.(?:conf|md|toml|yml))`", text))

@@ -108,6 +108,25 @@ def test_an_open_transaction_in_the_source_makes_the_pipeline_stale() -> None:
     assert (status.lag, status.staleness, status.open_transaction) == (0, 0, None)
 
 
+def test_the_time_that_is_left_and_that_a_rebuild_takes() -> None:
+    pipeline = PolledPipeline()
+    pipeline.ends, pipeline.starts = {"raw": {0: 1000, 1: 3000}}, {"raw": {1: 500}}
+    status = pipeline.commit(0, 500).poll()
+    assert (status.seconds_left, status.rebuild_seconds) == (None, None), "no rate is known"
+    for at, rate in ((0, 10.0), (1000, 700.0), (2000, 100.0)):
+        running = {"state": "running", "at": WALL + at, "stats": {"processed_rate": rate}}
+        status = pipeline.commit(500, 2500, **running).poll()
+    assert status.lag == 1000
+    assert status.seconds_left == pytest.approx(10), "at the rate of the last micro-batch"
+    assert status.rebuild_seconds == pytest.approx(3500 / 700), "at the greatest rate so far"
+    document = status.document("g")
+    assert (document["seconds_left"], document["rebuild_seconds"]) == (10.0, 5.0)
+    done = {"state": "running", "at": WALL + 3000, "stats": {"processed_rate": 0.0}}
+    assert pipeline.commit(1000, 3000, **done).poll().seconds_left == 0
+    paused = {"state": "paused", "at": WALL + 4000, "stats": {"processed_rate": 100.0}}
+    assert pipeline.commit(500, 3000, **paused).poll().seconds_left is None
+
+
 def test_a_new_backend_takes_the_staleness_from_the_heartbeat() -> None:
     pipeline = PolledPipeline()
     pipeline.ends = {"raw": {0: 10, 1: 0}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from model.times import parse_time
+from model.times import DAY, MAX_DURATION, duration_text, parse_duration, parse_time
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import HISTORIES, view
 from tests.support.reference.tables import Record
@@ -44,6 +44,26 @@ def test_valid_times(text: str, ms: int) -> None:
 def test_invalid_times_are_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1ms", 1), ("999ms", 999), ("1s", 1000), ("90s", 90_000), ("36h", 36 * 3_600_000),
+        ("30d", 30 * DAY), ("1234567891ms", 1_234_567_891), ("999999999d", MAX_DURATION),
+    ],
+)  # fmt: skip
+def test_durations(text: str, ms: int) -> None:
+    assert parse_duration(text) == ms
+    assert duration_text(ms) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1 h", "-1h", "1w", "1.5h", "9" * 18 + "ms", "1000000000d"]
+)
+def test_invalid_durations_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a valid duration|is longer than 999999999 days"):
+        parse_duration(text)
 
 
 def items_of(cluster: Cluster, target: str) -> list[Any]:

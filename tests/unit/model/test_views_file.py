@@ -115,6 +115,21 @@ INVALID = {
         '"0h" is not longer than 0; omit window_size for points in time',
     ),
     "retention": (VALID + 'retention = "7 days"', "line 6, [views.orders], retention", '"7d"'),
+    "windows of several months": (
+        VALID + 'store = "window"\nwindow_size = "3 months"',
+        "line 7, [views.orders], window_size",
+        '"3 months" is not a window of the calendar: use "1 day", "1 week", "1 month", "1 year"',
+    ),
+    "time zone": (
+        VALID + 'store = "window"\nwindow_size = "1 month"\nwindow_zone = "Berlin"',
+        "line 8, [views.orders], window_zone",
+        '"Berlin" is not a time zone such as "Europe/Berlin"',
+    ),
+    "time zone without a calendar": (
+        VALID + 'store = "window"\nwindow_size = "30d"\nwindow_zone = "Europe/Berlin"',
+        "line 8, [views.orders], window_zone",
+        'only with windows of the calendar: window_size = "1 month"',
+    ),
     "window size of others": (
         VALID + 'window_size = "1h"',
         "line 6, [views.orders], window_size",

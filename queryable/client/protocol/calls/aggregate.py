@@ -8,9 +8,9 @@ from typing import Any
 
 from queryable.client.protocol.answers import Source
 from queryable.client.protocol.context import ClientContext
-from queryable.client.protocol.parameters import Parameters, Stale, Time
+from queryable.client.protocol.parameters import Order, OrderBy, Parameters, Stale, Time
 from queryable.client.protocol.requests import ApiRequest
-from queryable.client.protocol.responses import decoding, json_of
+from queryable.client.protocol.responses import decoding, json_of, number_from_json
 from queryable.client.protocol.transport import Call
 
 Number = int | float
@@ -35,8 +35,8 @@ class Group:
 
 
 class Groups(list[Group]):
-    """Groups in order: None, False, True, numbers, texts, other JSON. `unreadable`: the number of
-    entries in no group because their values cannot be read."""
+    """Groups, by default in order: None, False, True, numbers, texts, other JSON. `unreadable`: the
+    number of entries in no group because their values cannot be read."""
 
     def __init__(self, groups: Iterable[Group], source: Source, unreadable: int = 0) -> None:
         super().__init__(groups)
@@ -52,13 +52,19 @@ def aggregate(
     *,
     from_: Time | None = None,
     to: Time | None = None,
+    order_by: OrderBy | None = None,
+    order: Order | None = None,
+    limit: int | None = None,
     stale: Stale | None = None,
     timeout: float | None = None,
 ) -> Call[Groups]:
     """Count, sum, minimum, maximum and average of the field `value`, by the field `by`. Without
     `by`, all entries are one group. Without `value`, the values themselves are the numbers, or
     entries are counted. `from_`, `to`: the times of windows or sessions, as for `windows` and
-    `sessions`."""
+    `sessions`.
+
+    `order_by`, `order`, `limit`: the first groups by one of their numbers: by default by the sum,
+    or by `entries` if these are only counted, the greatest first."""
     deadline = context.deadline(timeout)
     view_info = yield from context.view_to_read(view, deadline)
     query = (
@@ -67,6 +73,9 @@ def aggregate(
         .add("value", value)
         .add_time("from", from_)
         .add_time("to", to)
+        .add("order_by", order_by)
+        .add("order", order)
+        .add("limit", limit)
         .add("stale", stale)
     )
     request = ApiRequest(query.append_to(f"/views/{view_info.name}/aggregate"))
@@ -78,10 +87,5 @@ def aggregate(
 
 
 def _group(item: dict[str, Any]) -> Group:
-    numbers = (_number(item.get(name)) for name in ("count", "sum", "min", "max", "avg"))
+    numbers = (number_from_json(item.get(name)) for name in ("count", "sum", "min", "max", "avg"))
     return Group(item["group"], item["entries"], *numbers)
-
-
-def _number(value: Any) -> Any:
-    """A number from JSON, which has text for infinite numbers."""
-    return float(value) if isinstance(value, str) else value

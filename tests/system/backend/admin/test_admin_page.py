@@ -44,6 +44,7 @@ def backends(
     # the job has stopped before it read a record
     job = f"job-{things}"
     stats = {"batch_ms": 250, "state_rows": 1500, "watermark": 1_700_000_000_000}
+    stats["processed_rate"] = 0.2
     ended = json.dumps(
         {"state": "stopped", "at": 1_700_000_000_000, "error": "no memory", "stats": stats}
     )
@@ -164,6 +165,8 @@ def test_a_stopped_job_is_shown(page: AdminPage, backends: list[Backend]) -> Non
     shown = facts["Micro-batch"], facts["Rows of state"], facts["Watermark"]
     assert shown == ("0.3 s", "1,500", "2023-11-14T22:13:20.000Z")
     assert "Late records" not in facts, "it reports none"
+    assert facts["A rebuild takes"] == "about 4 min", "42 records at 0.2 records/s"
+    assert "Pipeline done in" not in facts, "it does not run"
     answer = page.look_up("numbers", "-7")
     assert (answer["Pipeline lag"], answer["Pipeline state"]) == ("42", "stopped")
 

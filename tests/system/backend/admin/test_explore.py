@@ -181,6 +181,9 @@ def test_count_top_and_aggregate(page: AdminPage) -> None:
     assert (table(page)[0]["entries"], table(page)[0]["max"]) == ("130", "129")
     assert page.run(bars) == [100]
     assert ask(page, "things", "top", by="nothing", limit="2") == "0 items"
+    assert ask(page, "hours", "top-keys", by="n", order_by="max") == "1 item"
+    assert (table(page)[0]["key"], table(page)[0]["value"]) == ("anna", "3")
+    assert "/views/hours/top?by=n&order_by=max" in copied(page, "curl")
     assert ask(page, "prices", "get", key="tea", as_of="then") == "bad-parameter"
 
 

@@ -80,6 +80,13 @@ def test_top_and_count(deployed: Deployed) -> None:
     )
     lines = deployed.shown("top", "flights", "--by", "delay").splitlines()
     assert [line.count("█") > 10 for line in lines if "EWR" in line] == [True, True, False]
+    assert deployed.rows("top", "bookings", "--order-by", "entries", "--to", str(BEGAN)) == [
+        {"key": "anna", "value": 1},
+        {"key": "bert", "value": 1},
+    ]
+    assert "view flights has a key-value store" in deployed.run(
+        "top", "flights", "--by", "delay", "--to", "0", status=USAGE_ERROR
+    )
     assert deployed.rows("count", "flights", "--exact") == [{"count": 4, "exact": True}]
     assert deployed.shown("count", "many") == f"{MANY:,}\n"
 
@@ -93,6 +100,9 @@ def test_aggregate(deployed: Deployed) -> None:
     ]
     by_origin = deployed.rows("aggregate", "flights", "--by", "from")
     assert by_origin == [{"group": "EWR", "entries": 3}, {"group": "JFK", "entries": 1}]
+    assert (
+        deployed.rows("aggregate", "flights", "--by", "from", "--order", "asc") == by_origin[::-1]
+    )
     later = ("--from", "2013-01-01T01:00:00Z")
     assert deployed.rows("aggregate", "bookings", *later) == [{"group": None, "entries": 2}]
     shown = deployed.shown("aggregate", "flights", "--by", "from", "--value", "delay")

@@ -268,12 +268,21 @@ def test_versions(deployed: Deployed) -> None:
 
 
 def test_top_and_count(deployed: Deployed) -> None:
-    for query, given_ in (
-        ("by=n&limit=9", {"by": "n", "limit": 9}),
-        ("by=x.y&order=asc&limit=3", {"by": "x.y", "order": "asc", "limit": 3}),
+    span = f"from={NOW}&to={NOW + 2 * MINUTE}"
+    times = {"from_": NOW, "to": NOW + 2 * MINUTE}
+    for view, query, given_ in (
+        ("ranked", "by=n&limit=9", {"by": "n", "limit": 9}),
+        ("ranked", "by=x.y&order=asc&limit=3", {"by": "x.y", "order": "asc", "limit": 3}),
+        (
+            "series",
+            "order_by=avg&order=asc&limit=3",
+            {"order_by": "avg", "order": "asc", "limit": 3},
+        ),
+        ("windows", f"order_by=entries&{span}", {"order_by": "entries", **times}),
     ):
-        plain_rows = plain(deployed.port, f"/views/ranked/top?{query}").json()["items"]
-        result = deployed.call("top", "ranked", **given_)
+        plain_rows = plain(deployed.port, f"/views/{view}/top?{query}").json()["items"]
+        assert plain_rows
+        result = deployed.call("top", view, **given_)
         assert [row._asdict() for row in result] == plain_rows
     assert {int(a.count("ranked", exact=True)) for a in deployed.clients} == {30}
     assert deployed.clients[0].count("ranked").is_exact
@@ -283,6 +292,8 @@ def test_aggregate(deployed: Deployed) -> None:
     for view, query, given_ in (
         ("ranked", "by=n&value=x.y", {"by": "n", "value": "x.y"}),
         ("ranked", "by=n", {"by": "n"}),
+        ("ranked", "by=n&order=asc&limit=2", {"by": "n", "order": "asc", "limit": 2}),
+        ("ranked", "by=n&value=x.y&order_by=max", {"by": "n", "value": "x.y", "order_by": "max"}),
         ("int64", "", {}),
         ("float64", "", {}),
         ("windows", f"from={NOW}&to={NOW + 2 * MINUTE}", {"from_": NOW, "to": NOW + 2 * MINUTE}),

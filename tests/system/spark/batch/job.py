@@ -61,7 +61,6 @@ def push(session: SparkSession, what: str, folder: Path) -> None:
 
 
 def main(name: str) -> None:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     folder = Path(name)
     session = (
         SparkSession.builder.master("local[2,2]")  # two threads, and two attempts of a task

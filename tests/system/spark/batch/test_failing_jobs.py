@@ -31,6 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         job = subprocess.Popen(
             [sys.executable, "-m", "tests.system.spark.batch.job", str(folder)],
             cwd=REPOSITORY,
+            # as after `python job.py` where python3 on the PATH has no pyspark
+            env={name: text for name, text in os.environ.items() if name != "PYSPARK_PYTHON"},
             stdout=subprocess.DEVNULL,
             stderr=log,
             start_new_session=True,

@@ -332,7 +332,9 @@ def test_groups_of_one_partition_are_bounded_before_they_are_sent(
         ("?by=" + "a." * 16 + "a", "bad-parameter"),
         ("?by=%FF", "bad-parameter"),
         ("?from=0", "bad-parameter"),
-        ("?limit=3", "unknown-parameter"),
+        ("?size=3", "unknown-parameter"),
+        ("?limit=0", "bad-parameter"),
+        ("?order=up", "bad-parameter"),
         ("?by=a&by=b", "repeated-parameter"),
     ],
 )
@@ -367,3 +369,42 @@ def test_the_malformed_response_of_a_peer_is_no_answer(
     monkeypatch.setattr(Numbers, "to_wire", lambda _: item)
     said = orders.ask("aggregate?value=n")
     assert (said.status, orjson.loads(said.body)["code"]) == (503, "owner-unreachable")
+
+
+GROUPS = {b"a": 5, b"b": 1, b"c": 5, b"d": None, b"e": -7}
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", "abcde"),
+        ("&order_by=sum", "acbed"),
+        ("&order=asc", "ebacd"),
+        ("&limit=2", "ac"),
+        ("&order=asc&limit=1", "e"),
+        ("&order_by=min&order=desc&limit=3", "acb"),
+        ("&order_by=avg&order=asc", "ebacd"),
+        ("&order_by=count&order=asc", "abced"),
+        ("&order_by=entries&limit=4", "abcd"),
+    ],
+)
+def test_groups_in_the_order_of_a_number(orders: World, query: str, names: str) -> None:
+    orders.put_all({
+        key: b'{"g":"%b","n":%b}' % (key, b"null" if number is None else b"%d" % number)
+        for key, number in GROUPS.items()
+    })  # fmt: skip
+    for instance in ("b1", "b2"):
+        said = orders.ask(f"aggregate?by=g&value=n{query}", instance)
+        assert [item["group"] for item in said.json["items"]] == list(names)
+
+
+def test_groups_that_are_only_counted_have_the_order_of_their_entries(orders: World) -> None:
+    orders.put_all({b"%d" % n: b'{"g":%d}' % (n % 3) for n in range(8)})
+    assert items(orders, "?by=g&limit=2") == [
+        {"group": 0, "entries": 3},
+        {"group": 1, "entries": 3},
+    ]
+    assert items(orders, "?by=g&order=asc&limit=1") == [{"group": 2, "entries": 2}]
+    said = orders.ask("aggregate?by=g&order_by=sum")
+    assert said.status == 400
+    assert "order_by=sum needs numbers: name their field with value, or use" in said.body.decode()

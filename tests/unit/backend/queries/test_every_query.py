@@ -41,7 +41,11 @@ dices = st.randoms(use_true_random=False)
 STORES: dict[str, list[dict[str, object]]] = {
     "key-value": [{}],
     "global": [{}],
-    "window": [{"window_size": 10}, {}, {"window_key": "topic"}],
+    "window": [
+        {"window_size": 10},
+        {"window_unit": "month", "window_zone": "Europe/Berlin"},
+        {"window_key": "topic"},
+    ],
     "session": [{}],
     "versioned": [{}],
 }

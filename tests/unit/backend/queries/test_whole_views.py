@@ -251,7 +251,7 @@ def test_the_store_decides_what_there_is(tmp_path: Path, store: str, good: str) 
             assert (said.status, said.json["code"]) == (400, "wrong-store")
             assert f"/views/orders/{good}" in said.json["detail"]
         if store != "versioned":
-            assert made.code("top?by=n", 400) == "wrong-store"
+            assert made.ask("top?by=n").json == {"items": []}
             assert made.code(f"{good}?prefix=a", 400) == "unknown-parameter"
             assert made.code(f"{good}?from=yesterday", 400) == "bad-parameter"
             assert made.code(f"{good}?from=2026-01-01T00:00:00", 400) == "bad-parameter"

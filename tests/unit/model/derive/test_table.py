@@ -7,8 +7,10 @@ import pytest
 from model.derive.derivation import Derivation, EventTime, Windows
 from model.expressions.tree import Call, Field
 from model.expressions.types import TIME, TIMESTAMP
+from model.kinds.calendar_windows import CalendarWindows
 from model.problems import ConfigurationError
 from model.rows.reader import RowRule
+from model.times import parse_time
 from model.views import View
 from model.views_file import parse_views
 
@@ -64,6 +66,59 @@ def test_points_in_time_are_windows_without_a_size() -> None:
     assert (found.store, found.window_size, found.kind.name) == ("window", None, "window")
     wrong = error('key = "client"\ncount = true\npoints = true', 'window_size = "1m"')
     assert "window_size: derive.points are points in time" in wrong
+
+
+@pytest.mark.parametrize("days", [12, 30, 365, 3650])
+def test_windows_of_many_days(days: int) -> None:
+    windows = view(f'key = "client"\ncount = true\nwindow = "{days}d"')
+    assert windows.window_size == days * 86_400_000
+
+
+def test_settings_of_the_topic() -> None:
+    plain = derivation('key = "client"\ncount = true')
+    found = derivation(
+        'key = "client"\ncount = true\n[views.hosts.derive.topic_config]\n'
+        '"min.insync.replicas" = 2\nunclean.leader.election.enable = false\n'
+        'compression.type = "zstd"\n"confluent.tier.enable" = "true"'
+    )
+    assert dict(found.topic_config) == {
+        "min.insync.replicas": "2",
+        "unclean.leader.election.enable": "false",
+        "compression.type": "zstd",
+        "confluent.tier.enable": "true",
+    }
+    assert found.written == plain.written, "an edit must not refuse the checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (
+            '"min.insync.replica" = 2',
+            "is not a setting of topics in Kafka; did you mean min.i",
+        ),
+        ('"cleanup.policy" = "delete"', "follows from the view: set retention in its entry"),
+        ('"replication.factor" = 3', "is not a setting of a topic: the brokers' default"),
+        ('"segment.ms" = [1]', "[1] is not a text, a number, true or false"),
+    ],
+)
+def test_settings_that_a_topic_cannot_have(setting: str, message: str) -> None:
+    found = error(f'key = "client"\ncount = true\ntopic_config = {{ {setting} }}')
+    assert message in found
+    assert "topic_config" in found
+
+
+def test_windows_of_the_calendar() -> None:
+    windows = view('key = "client"\ncount = true\nwindow = "1 month"\nzone = "Europe/Berlin"')
+    assert windows.derivation is not None
+    assert windows.derivation.window == CalendarWindows("month", "Europe/Berlin")
+    assert (windows.window_size, windows.calendar) == (None, windows.derivation.window)
+    assert windows.window_end(parse_time("2026-02-28T23:00:00Z")) == parse_time(
+        "2026-03-31T22:00:00Z"
+    )
+    assert derivation('key = "client"\ncount = true\nwindow = "1 week"').window == (
+        CalendarWindows("week", "UTC")
+    )
 
 
 def test_windows_and_sessions_choose_the_store() -> None:
@@ -174,6 +229,23 @@ count = true
         ('key = "client"\nlatest = "at"\nselect = ["nothing"]', "select.nothing: unknown field"),
         ('key = "client"\nlatest = "at"\nselect = [1]', "select: must be a list of different name"),
         ('key = "client"\ncount = true\nwindow = "1 minute"', 'window: "1 minute" is not a valid '),
+        (
+            'key = "client"\ncount = true\nwindow = "2 months"',
+            'window: "2 months" is not a window of',
+        ),
+        (
+            'key = "client"\ncount = true\nwindow = "1 day"\nzone = "Berlin"',
+            'zone: "Berlin" is not a time zone such as "Europe/Berlin"',
+        ),
+        (
+            'key = "client"\ncount = true\nwindow = "1d"\nzone = "Europe/Berlin"',
+            'zone: only with windows of the calendar: write window = "1 day", not "24h"',
+        ),
+        ('key = "client"\ncount = true\nzone = "UTC"', "zone: only with window"),
+        (
+            'key = "client"\ncount = true\nwindow = "1 week"\nadvance = "1d"',
+            "advance: not with windows of the calendar: one week begins where the last one ends",
+        ),
         ('key = "client"\ncount = true\nwindow = "0s"', 'window: "0s" is not between 1 ms and'),
         ('key = "client"\ncount = true\nadvance = "1s"', "advance: only with window"),
         ('key = "client"\ncount = true\nwindow = "1m"\nadvance = "2m"', "advance: must be at most"),
@@ -303,6 +375,16 @@ def test_fields(fields: str, message: str) -> None:
             'window_size = "5m"',
             'window = "1m"\ncount = true',
             "window_size: differs from the size in",
+        ),
+        (
+            'window_size = "5m"',
+            'window = "30d"\ncount = true',
+            "window_size: differs from the size in derive.window (30d)",
+        ),
+        (
+            'window_zone = "Asia/Tokyo"',
+            'window = "1 month"\ncount = true',
+            "window_zone: differs from derive.zone (UTC)",
         ),
         (
             'window_key = "topic"',

@@ -54,6 +54,10 @@ def test_sums_and_rates() -> None:
     lines = state_lines(unknown.document(before) | {"job_records_per_second": 7.25})
     assert lines["lag"] == "unknown"
     assert lines["rates"] == "not measured, 7.2 records/s read by the job"
+    job = {"job_seconds_left": 7300.0, "rebuild_seconds": 130.0, "job_records_per_second": 9}
+    lines = state_lines(unknown.document(before) | job)
+    assert lines["job done in"] == "about 2 h"
+    assert lines["rebuild takes"] == "about 2 min"
     assert ViewState.from_document("others", document(1000, 50)) is None
 
 

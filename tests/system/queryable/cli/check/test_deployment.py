@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
 
 from local.kafka.broker import Broker
 from queryable.cli.check.deployment import check_deployment
 from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer
 
 
 def test_topics_that_the_job_of_spark_creates_are_not_missing(
@@ -56,3 +60,32 @@ def test_topics_that_the_job_of_spark_creates_are_not_missing(
         found[2].action
         == "create the topic, or set from in [views.visits-of-clients.derive.join.plane]"
     )
+
+
+def test_the_time_of_a_rebuild(broker: Broker, make_topic: MakeTopic, tmp_path: Path) -> None:
+    topic, group = make_topic(2), f"{make_topic()}-job"
+    file = tmp_path / "views.toml"
+    file.write_text(
+        f'[views.hosts]\npipeline = "{group}"\n[views.hosts.derive]\nfrom = "{topic}"\n'
+        'fields = { client = "string" }\nkey = "client"\ncount = true\n'
+    )
+    records = [(b"%d" % n, b'{"client":"a"}') for n in range(3000)]
+    Writer(broker.bootstrap_servers).send(topic, records)
+
+    def said() -> list[str]:
+        found = check_deployment(file, broker.bootstrap_servers, 1, 10)
+        return [each.message for each in found if "a rebuild" in each.message]
+
+    assert said() == ["a rebuild reads 3000 records"]
+    heartbeat = json.dumps({"state": "running", "at": 1, "stats": {"processed_rate": 100.0}})
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": group}
+    consumer = Consumer(settings)
+    try:
+        committed = [TopicPartition(topic, 0, 0, heartbeat), TopicPartition(topic, 1, 0)]
+        consumer.commit(offsets=committed, asynchronous=False)
+    finally:
+        consumer.close()
+    assert said() == [
+        "a rebuild reads 3000 records: about 30 s at the 100 records/s of the job's last "
+        "micro-batch"
+    ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from model.times import DAY
 from model.views_file import parse_views
 from queryable.cli.adopt.entries import view_entry
 from queryable.cli.adopt.prompts import no_answer
 from queryable.cli.adopt.schemas import Schemas
 from queryable.cli.inspection.deleted_records import find_deleted_records
-from queryable.cli.inspection.durations import DAY
 from queryable.cli.inspection.inference import Inference
 from queryable.cli.inspection.samples import SampledRecord
 from queryable.client.protocol.errors import BadUse

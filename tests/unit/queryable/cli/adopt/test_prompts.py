@@ -129,7 +129,7 @@ def test_a_format_that_needs_a_file_is_refused_with_the_reason(
         ("store", tuple(KINDS)),
         ("partitioner", (*PARTITIONERS, ANY_PARTITION)),
         ("same_key", (PARTIAL, NEWEST)),
-        ("window_size", ("1h", None)),
+        ("window_size", ("1h", "1 month", None)),
         ("retention", ("7d", None)),
     ],
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from model.times import DAY
 from model.views import View
 from model.views_file import parse_views
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records
-from queryable.cli.inspection.durations import DAY
 from queryable.cli.inspection.samples import SampledRecord, TopicSample
 from tests.unit.queryable.cli.inspection.records import (
     BOTH,

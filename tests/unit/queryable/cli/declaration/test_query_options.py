@@ -38,6 +38,10 @@ def test_a_query_has_each_option_once() -> None:
         ("top orders", "order=desc&limit=10"),
         ("top orders --by a.b --order asc --limit 3", "by=a.b&order=asc&limit=3"),
         ("aggregate orders --by a --value b", "by=a&value=b"),
+        (
+            "aggregate orders --by a --order-by avg --order asc --limit 3",
+            "by=a&order_by=avg&order=asc&limit=3",
+        ),
         ("count orders --exact --stale allow", "exact=true&stale=allow"),
         ("get orders a --max-lag 0 --max-staleness 5s", "max_lag=0&max_staleness=5s"),
         ("get orders a --local", "route=local"),

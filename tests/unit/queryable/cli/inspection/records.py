@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from random import Random
 
-from queryable.cli.inspection.durations import DAY
+from model.times import DAY
 from queryable.cli.inspection.samples import SampledRecord, TopicSample
 
 NOW = 1_700_000_000_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from model.times import DAY
 from queryable.cli.inspection.deleted_records import find_deleted_records
-from queryable.cli.inspection.durations import DAY
 from tests.unit.queryable.cli.inspection.records import (
     BOTH,
     COMPACT,

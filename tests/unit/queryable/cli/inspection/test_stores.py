@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from queryable.cli.inspection.durations import DAY
+from model.times import DAY
 from queryable.cli.inspection.inference import Confidence, Inference
 from queryable.cli.inspection.stores import infer_store
 from queryable.cli.inspection.view_fields import infer_view

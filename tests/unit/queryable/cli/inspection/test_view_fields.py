@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from queryable.cli.inspection.durations import DAY, duration_text
+from model.times import DAY, duration_text
 from queryable.cli.inspection.inference import Confidence
 from queryable.cli.inspection.samples import SampledRecord
 from queryable.cli.inspection.view_fields import infer_view
