@@ -17,10 +17,10 @@ from spark.derive.columns import column
 from spark.derive.decoder import DELETED, ORDER
 from spark.derive.json_values import NO_ROW, NOT_REJECTED, DeclaredJson
 from spark.event_time.bounds import EventTimeBounds
-from spark.foreign_keys import NEW, with_tables
 from spark.formats.batches import FIELDS, REASON
 from spark.formats.columns import not_text
-from spark.row_text import row_of_text, text_of_row
+from spark.joins.foreign_keys import NEW, with_tables
+from spark.joins.row_text import row_of_text, text_of_row
 
 MAX_TEXT_BYTES = 1000
 """A field of a table can become a key, which must not be too long."""

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark.foreign_keys import DELETED, NEW, with_tables
+from spark.joins.foreign_keys import DELETED, NEW, with_tables
 
 Record = tuple[str, str | None, str | None, str | None]
 """Key, the two foreign keys, and the row; a table has only its key and row."""

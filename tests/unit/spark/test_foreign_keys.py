@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from spark.foreign_keys import NEW, Matches, Subscriptions
+from spark.joins.foreign_keys import NEW, Matches, Subscriptions
 
 
 class Values:

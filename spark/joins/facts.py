@@ -35,7 +35,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark.row_text import json_options, row_of_text, text_of_row
+from spark.joins.row_text import json_options, row_of_text, text_of_row
 
 if TYPE_CHECKING:
     import pandas as pd
