@@ -162,16 +162,6 @@ def plain_poll(data: bytes) -> PlainPoll | None:
     return None if match is None else PlainPoll(match[1], match[2], match[3])
 
 
-def are_plain(lines: bytes) -> bool:
-    """Whether the lines contain only bytes that a plain path can have. Takes 1 ms per MB."""
-    return not lines.translate(None, _LINES_OF_PATHS)
-
-
-def is_plain(path: bytes) -> bool:
-    """Whether `plain_get` can recognise a GET of this path."""
-    return len(path) <= MAX_BYTES and _PATH.fullmatch(path) is not None
-
-
 def is_token(text: bytes) -> bool:
     """Whether `plain_get` can recognise a GET with this token."""
     return len(text) <= MAX_TOKEN_BYTES and _IS_TOKEN.fullmatch(text) is not None
