@@ -19,8 +19,6 @@ MAX_TOKEN_BYTES = 8192
 
 # A path: printable ASCII without "#" and "?", which every parser reads in the same way.
 _TARGET = rb"/[!-\"$->@-~]*"
-_PATH = re.compile(_TARGET)
-_LINES_OF_PATHS = bytes(c for c in range(0x21, 0x7F) if c not in b"#?") + b"\n"
 
 TOKEN = rb"[A-Za-z0-9._~+/-]+=*"
 """The pattern of a token (RFC 6750, 2.1)."""
