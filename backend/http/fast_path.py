@@ -14,12 +14,12 @@ from time import perf_counter
 
 from backend.cluster.heartbeats import PATH as HEARTBEAT
 from backend.cluster.heartbeats import Heartbeats
-from backend.http.access import AccessControl, Readers
-from backend.http.forwarding.coalesced_forwards import CoalescedForwards, Found, path_of
+from backend.http.access import AccessControl
+from backend.http.forwarding.coalesced_forwards import CoalescedForwards, Found
+from backend.http.forwarding.received_keys import key_read
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
 from backend.http.routes.batched_keys import BatchedKeys
-from backend.http.routes.batched_paths import BatchedPaths
 from backend.http.routes.point_batch import PointBatchRoute
 from backend.http.sending import complete, internal_error, role_of
 from backend.instance.context import InstanceContext
@@ -32,8 +32,7 @@ from backend.telemetry.logs import REQUESTS
 from backend.wire.answer import Answer, problem_answer
 from backend.wire.plain_requests import PlainPoll, PlainPost
 from backend.wire.point_batch import READS
-from model.problems import BadRequest, Forbidden, Problem
-from model.topology import Member
+from model.problems import BadRequest, Forbidden, Problem, Unavailable
 
 PROCESSORS = b"/processors"
 _UNCHANGED = Labels("processors", status=304)
@@ -72,11 +71,10 @@ class FastPath:
         self._series: dict[int, Series] = {}
         self._forwards = forwards
         self._heartbeats = heartbeats
-        # the last read of a key that another instance has: its path, and which instance to ask
-        self._elsewhere: tuple[bytes, KeyResponses, Member] | None = None
+        # the last read of a key that other instances have: its path, who they are, and the key
+        self._elsewhere: tuple[bytes, KeyResponses, NotOwner, bytes] | None = None
         keys = BatchedKeys(paths, responses, self._turn)
-        paths_in_batches = BatchedPaths(paths, responses, self._answer_in_batch, self._turn)
-        self.coalesced = PointBatchRoute(context.group, keys, paths_in_batches, access, self._turn)
+        self.coalesced = PointBatchRoute(context.group, keys, access, self._turn)
 
     def start(self) -> None:
         """Starts to measure durations. Called in the event loop."""
@@ -95,7 +93,32 @@ class FastPath:
         the router: the request has to wait or to be counted, other instances must be asked, its
         token must be verified, or it is refused.
         """
-        return self._answer(raw_path, token)
+        try:
+            path = self._paths.key_path(raw_path)
+            if path is None or path.rest:
+                return None
+            if path.view.quota is not None or not self._access.may_read_now(token, path.view.base):
+                return None
+            responses = self._responses[path.view.name]
+            self._turn.begin()
+            key = responses.reads.parse_key(path.text)
+            answer = responses.point(key)
+            if answer.status == 404 and responses.reads.other_key(key) is not None:
+                return None
+        except NotOwner as others:
+            self._elsewhere = raw_path, responses, others, key
+            return None
+        except Problem:
+            return None
+        except Exception:
+            log.exception("GET %r", raw_path)
+            return None
+        try:
+            self._turn.note(responses.series(answer.role, answer.status))
+        except Exception as error:
+            not_counted(error)
+        complete(answer, "GET", self._group.epoch_header)
+        return answer
 
     def forward_now(
         self, raw_path: bytes, token: bytes | None, ended: Callable[[Answer | None], None]
@@ -109,10 +132,13 @@ class FastPath:
         elsewhere, self._elsewhere = self._elsewhere, None
         if elsewhere is None or elsewhere[0] is not raw_path:
             return False
-        _, responses, member = elsewhere
+        _, responses, others, key = elsewhere
         began = perf_counter()
-        path = path_of(responses.view, raw_path.rpartition(b"/")[2], self._group.versions)
-        asked = None if path is None else self._forwards.enqueue(member, path, token)
+        try:
+            read = key_read(responses.reads, others.partition, key, self._group.versions)
+        except Unavailable:  # the number of partitions is not known
+            return False
+        asked = self._forwards.enqueue(others.member, read, token)
         if asked is None:
             return False
         asked.add_done_callback(partial(self._forwarded, responses, began, ended))
@@ -145,15 +171,11 @@ class FastPath:
         client: str,
         has_certificate: bool = False,
         connection: ConnectionKey | None = None,
-    ) -> Answer | None:
-        """The complete answer to point reads that a proxy or an instance sends together; None
-        leaves reads that take long to the router. `client`: the address of the sender's socket.
-        `has_certificate`: see `mutual_tls.is_of_cluster`. `connection`: the key of its connection.
-        """
-        body = reads.body
-        if b"%" in body and self.coalesced.takes_long(body):
-            return None
-        sender = None
+    ) -> Answer:
+        """The complete answer to point reads that a proxy or an instance sends together. `client`:
+        the address of the sender's socket. `has_certificate`: see `mutual_tls.is_of_cluster`.
+        `connection`: the key of its connection."""
+        body, sender = reads.body, None
         try:
             if connection is None or not connection.is_next(reads.signature, body):
                 sender = self._cluster.admit(
@@ -232,45 +254,4 @@ class FastPath:
         self._turn.note(self._latencies.series(_UNCHANGED))
         answer = Answer(304, [(b"etag", poll.etag)], b"")
         complete(answer, "GET", group.epoch_header)
-        return answer
-
-    def _answer_in_batch(self, raw_path: bytes, readers: Readers, number: int) -> Answer | None:
-        """Does the same as `answer_now` for a read of a batch. The proxy has counted the read
-        already. `number`: the number of its token."""
-        return self._answer(raw_path, None, (readers, number))
-
-    def _answer(
-        self, raw_path: bytes, token: bytes | None, in_batch: tuple[Readers, int] | None = None
-    ) -> Answer | None:
-        try:
-            path = self._paths.key_path(raw_path)
-            if path is None or path.rest:
-                return None
-            if in_batch is not None:
-                readers, number = in_batch
-                if not readers.may_read(number, path.view.base):
-                    return None
-            elif path.view.quota is not None or not self._access.may_read_now(
-                token, path.view.base
-            ):
-                return None
-            responses = self._responses[path.view.name]
-            self._turn.begin()
-            key = responses.reads.parse_key(path.text)
-            answer = responses.point(key)
-            if answer.status == 404 and responses.reads.other_key(key) is not None:
-                return None
-        except NotOwner as others:
-            self._elsewhere = raw_path, responses, others.member
-            return None
-        except Problem:
-            return None
-        except Exception:
-            log.exception("GET %r", raw_path)
-            return None
-        try:
-            self._turn.note(responses.series(answer.role, answer.status))
-        except Exception as error:
-            not_counted(error)
-        complete(answer, "GET", self._group.epoch_header)
         return answer

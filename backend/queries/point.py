@@ -26,6 +26,7 @@ from backend.queries.routing import OCTETS, PLAIN, KeyRouting, NotOwner, ReadOpt
 from backend.queries.scans.merged_entries import PlacedEntries
 from backend.storage.bounded_reads import SLICE, ReadBudget
 from backend.telemetry.telemetry import ReadCounts
+from backend.wire.point_batch import key_format_of
 from model.machine.clock import boot_time
 from model.problems import (
     KeyTooLong,
@@ -85,6 +86,7 @@ class ViewReads(KeyTexts, KeyRouting):
         KeyTexts.__init__(self, view, context.constants.max_key_bytes)
         self.counts: ReadCounts = context.telemetry.counts[view.name]
         self.other_key = view.key_codec.other_key
+        self.key_format = key_format_of(view)
         plain = view.kind.one_entry_per_key and view.key_codec.keeps_bytes
         self._stored_key = ENTRY.__add__ if plain else view.layout.stored_key
         # those of keys after 0x01, which most views store as they are

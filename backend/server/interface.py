@@ -31,9 +31,9 @@ class FastPath(Protocol):
 
     def reads_now(
         self, reads: PlainPost, client: str, has_certificate: bool, connection: ConnectionKey
-    ) -> Answer | None:
-        """The answer to coalesced point reads of the proxy; None if `__call__` is needed. `client`:
-        the address of the proxy's socket. `connection`: the key of its connection."""
+    ) -> Answer:
+        """The answer to coalesced point reads. `client`: the address of the sender's socket.
+        `connection`: the key of its connection."""
 
     def heartbeat_now(self, heartbeat: PlainPost, client: str, has_certificate: bool) -> Answer:
         """The answer to a heartbeat of another instance."""

@@ -19,8 +19,6 @@ MAX_TOKEN_BYTES = 8192
 
 # A path: printable ASCII without "#" and "?", which every parser reads in the same way.
 _TARGET = rb"/[!-\"$->@-~]*"
-_PATH = re.compile(_TARGET)
-_LINES_OF_PATHS = bytes(c for c in range(0x21, 0x7F) if c not in b"#?") + b"\n"
 
 TOKEN = rb"[A-Za-z0-9._~+/-]+=*"
 """The pattern of a token (RFC 6750, 2.1)."""
@@ -160,16 +158,6 @@ def plain_poll(data: bytes) -> PlainPoll | None:
     """The proxy's request for another topology; None for other requests."""
     match = _POLL.fullmatch(data)
     return None if match is None else PlainPoll(match[1], match[2], match[3])
-
-
-def are_plain(lines: bytes) -> bool:
-    """Whether the lines contain only bytes that a plain path can have. Takes 1 ms per MB."""
-    return not lines.translate(None, _LINES_OF_PATHS)
-
-
-def is_plain(path: bytes) -> bool:
-    """Whether `plain_get` can recognise a GET of this path."""
-    return len(path) <= MAX_BYTES and _PATH.fullmatch(path) is not None
 
 
 def is_token(text: bytes) -> bool:

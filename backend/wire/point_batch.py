@@ -1,6 +1,6 @@
-"""Framing of coalesced point reads, from the proxy or a backend to a backend.
+"""Framing of coalesced point reads, which the proxy or an instance sends to an instance.
 
-A request of the proxy has a digest of each token in the first line, if its reads have tokens. Then
+A request has a digest of each token in the first line, if its reads have tokens. Then
 come groups of reads, which read keys of one partition each, and the keys of all groups.
 
     tokens DIGESTS
@@ -15,24 +15,21 @@ each read's token, or one number if all reads of the group have the same token. 
 number 1; 0 means no token. LENGTHS has the length of each key (bytes), or one length if all keys of
 the request have the same. DIGESTS, NUMBERS and LENGTHS are separated by commas.
 
-The proxy has encoded the keys in FORMAT, the format of the view's keys, and has computed the
+The sender has encoded the keys in FORMAT, the format of the view's keys, and has computed the
 partition from the number of partitions that it sends. With its first byte, a key is the stored key
 in most views.
 
 A response has numbers (4 B, little-endian), then bytes:
 
     "QTR2"
-    number of groups of keys, number of heads, length of the epoch
-    per group of keys: lengths of its fixed lines, its state lines and its miss
+    number of groups, 0, length of the epoch
+    per group: lengths of its fixed lines, its state lines and its miss
     per key: length of its entry, or ABSENT, or ALONE
-    per head: status, length of its lines
-    per path: number of its head, or ALONE; length of its ETag; length of its body
-    the epoch; the fixed lines, state lines and miss of each group; the entries of the keys;
-    the lines of each head; the ETag and body of each path
+    the epoch; the fixed lines, state lines and miss of each group; the entries of the keys
 
-Keys are in the order of the request. ALONE: the proxy must send that read separately. An entry is
-8 B as they are stored, the offset of its record (8 B, big-endian), and JSON. If keys are text, this
-is the value, which is sent as it is stored, and the proxy writes the document:
+Keys are in the order of the request. ALONE: the sender must ask for that key separately. An entry
+is 8 B as they are stored, the offset of its record (8 B, big-endian), and JSON. If keys are text,
+this is the value, which is sent as it is stored, and the sender writes the document:
 `{"key":…,"value":…}`. Keys of other formats need a decoder, so their entries have the document.
 
 Lines are `name: value`, each ended by a line feed, in the order in which they are sent. The fixed
@@ -42,14 +39,6 @@ to the offset. The state lines change with each record and with time. The miss i
 missing keys (404): its other lines, an empty line, and its body. All answers have the same
 Topology-Epoch, so it is sent once. The proxy makes the line with the timestamp of a record from the
 entry.
-
-Backends send raw paths to each other, one per line, without keys:
-
-    tokens DIGESTS
-    paths COUNT NUMBERS
-        then COUNT raw paths, unchanged, one per line
-
-Their answers have heads. The last line of a head may be the timestamp of the record.
 
 The proxy's side is proxy/reads/point_batch.lua.
 """
@@ -61,8 +50,9 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from backend.wire.answer import RECORD_TIMESTAMP, Header
-from model.records import ENTRY
+from backend.wire.answer import Header
+from model.records import ENTRY, ENTRY_HEAD_SIZE
+from model.views import View
 
 READS = b"/internal/reads"
 """The path of the requests."""
@@ -79,8 +69,7 @@ MAX_ANSWER_BYTES = 4 << 20
 """Bytes of all answers in a response. The later reads of the proxy wait until it has arrived: see
 MAX_CALL_S in proxy/reads/point_batch_client.lua."""
 
-_TOKENS, _LENGTHS, _PARTITION, _PATHS = b"tokens ", b"lengths ", b"partition ", b"paths"
-_KEYS = b"keys "  # of an earlier release: see _in_lines
+_TOKENS, _LENGTHS, _PARTITION = b"tokens ", b"lengths ", b"partition "
 _AFTER_ENTRIES = bytes([ENTRY[0] + 1])
 
 
@@ -89,11 +78,11 @@ class TooManyReads(ValueError):
 
 
 class Reads(NamedTuple):
-    """A group of reads. `partition`: the words VIEW FORMAT PARTITIONER PARTITIONS PARTITION, and
-    `texts` are keys, each after 0x01; None: `texts` are paths. `tokens`: the number of the token of
-    each read, or a single one."""
+    """A group of reads. `partition`: the words VIEW FORMAT PARTITIONER PARTITIONS PARTITION.
+    `texts`: the keys, each after 0x01. `tokens`: the number of the token of each read, or a single
+    one."""
 
-    partition: bytes | None
+    partition: bytes
     texts: list[bytes]
     tokens: Sequence[int] = (0,)
 
@@ -105,16 +94,8 @@ class Reads(NamedTuple):
 
 KeyAnswers = tuple[bytes, bytes, bytes, Sequence[int], Sequence[bytes]]
 """The answers to a group of keys: fixed lines, state lines, the miss; the size of each key's entry,
-or ABSENT, or ALONE; and the entries that are sent. It is a plain tuple, like an Item."""
-
-Head = tuple[int, bytes]
-"""Status and lines."""
-
-Item = tuple[int, bytes, bytes]
-"""The number of a head, an ETag (or empty) and a body. It is a plain tuple, because creating an
-object of a class would cost as much as the read."""
-
-ASK_ALONE: Item = (ALONE, b"", b"")
+or ABSENT, or ALONE; and the entries that are sent. It is a plain tuple, because creating an object
+of a class would cost as much as the read."""
 
 
 class AnswerBudget:
@@ -147,12 +128,12 @@ def decode_reads(body: bytes) -> tuple[list[bytes], list[Reads]]:
     """The digests of the tokens of a request, and its groups. Raises ValueError if it is malformed;
     TooManyReads."""
     digests, at = _digests(body) if body.startswith(_TOKENS) else ([], 0)
-    if body.startswith(_LENGTHS, at):
-        return digests, _parse_partitions(body, at, len(digests))
-    return digests, _in_lines(body, at, len(digests))
+    if not body.startswith(_LENGTHS, at):
+        raise ValueError("There are no lengths of keys.")
+    return digests, _groups(body, at, len(digests))
 
 
-def _parse_partitions(body: bytes, at: int, tokens: int) -> list[Reads]:
+def _groups(body: bytes, at: int, tokens: int) -> list[Reads]:
     """The groups of keys that begin at `at`, in a request that has `tokens` tokens."""
     head, _, joined = body[at:].partition(b"\n\n")
     lengths, *lines = head.split(b"\n")
@@ -196,38 +177,6 @@ def _split(keys: bytes, lengths: bytes) -> list[bytes]:
     if not split or min(split) < ENTRY or max(split) >= _AFTER_ENTRIES:
         raise ValueError("A key does not begin with 0x01.")
     return split
-
-
-def _in_lines(body: bytes, at: int, tokens: int) -> list[Reads]:
-    """The groups of a request in lines, as `_parse_partitions`. Other backends send paths.
-
-    nginx of an earlier release sends paths and keys. `keys VIEW PARTITIONER PARTITIONS PARTITION
-    COUNT NUMBERS` begins a group of keys that are text, each after 0x01 in a line. After the next
-    release, delete what is about such keys here and in `BatchedKeys`, and groups of both
-    kinds in one request (`PointBatchRoute`).
-    """
-    if body.count(b"\n") >= MAX_READS:
-        raise TooManyReads(f"There are more than {MAX_READS} lines.")
-    lines = body[at:].split(b"\n")
-    groups: list[Reads] = []
-    at, end = 0, len(lines)
-    while at < end:
-        named, _, numbers = lines[at].rpartition(b" ")
-        kind, _, count = named.rpartition(b" ")
-        at += 1
-        is_keys = kind.startswith(_KEYS)
-        if not count.isdigit() or not (is_keys or kind == _PATHS):
-            raise ValueError("A line is not the first one of a group.")
-        size = int(count)
-        texts = lines[at : at + size]
-        if len(texts) != size or not size:
-            raise ValueError("A group has no reads, or fewer than its first line says.")
-        if is_keys and (min(texts) < ENTRY or max(texts) >= _AFTER_ENTRIES):
-            raise ValueError("A key does not begin with 0x01.")
-        token_numbers = [0] if numbers == b"0" else _numbers(numbers, size, tokens)
-        groups.append(Reads(kind[len(_KEYS) :] if is_keys else None, texts, token_numbers))
-        at += size
-    return groups
 
 
 def _digests(body: bytes) -> tuple[list[bytes], int]:
@@ -274,97 +223,72 @@ class KeysFrame:
         self.sizes += sizes
         self.entries += entries
 
-    def response(
-        self, epoch: bytes, heads: Sequence[Head] = (), items: Sequence[Item] = ()
-    ) -> bytes:
-        """The response with the answers to all groups of keys, and to all paths."""
-        first = len(self.line_sizes) // 3, len(heads), len(epoch)
+    def response(self, epoch: bytes) -> bytes:
+        """The response with the answers to all groups."""
+        first = len(self.line_sizes) // 3, 0, len(epoch)
         numbers = array("I", (*first, *self.line_sizes, *self.sizes))
-        blobs = []
-        for status, lines in heads:
-            numbers.extend((status, len(lines)))
-            blobs.append(lines)
-        for head, etag, body in items:
-            numbers.extend((head, len(etag), len(body)))
-            blobs += (etag, body)
-        return b"".join((MAGIC, numbers.tobytes(), epoch, *self.lines, *self.entries, *blobs))
+        return b"".join((MAGIC, numbers.tobytes(), epoch, *self.lines, *self.entries))
+
+
+def key_format_of(view: View) -> str:
+    """The format of a view's keys as nginx names it, from the view's public description."""
+    description = view.description()
+    schema = description.get("key_schema")
+    return f"{description['key']}:{schema}" if schema else str(description["key"])
 
 
 def encode_reads(digests: Collection[bytes], groups: Iterable[Reads]) -> bytes:
-    """The body of a request: either groups of keys, or groups of paths."""
+    """The body of a request."""
     lines: list[bytes] = []
     keys: list[bytes] = []
     for partition, texts, tokens in groups:
         numbers = b",".join(map(b"%d".__mod__, tokens))
-        kind = b"paths" if partition is None else _PARTITION + partition
-        lines.append(b"%b %d %b" % (kind, len(texts), numbers))
-        if partition is None:
-            lines += texts
-        else:
-            keys += texts
-    if keys:
-        sizes = list(map(len, keys))
-        lengths = b",".join(map(b"%d".__mod__, sizes[:1] if len(set(sizes)) == 1 else sizes))
-        lines = [_LENGTHS + lengths, *lines, b"", b"".join(keys)]
+        lines.append(b"%b%b %d %b" % (_PARTITION, partition, len(texts), numbers))
+        keys += texts
+    sizes = list(map(len, keys))
+    lengths = b",".join(map(b"%d".__mod__, sizes[:1] if len(set(sizes)) == 1 else sizes))
+    lines = [_LENGTHS + lengths, *lines, b"", b"".join(keys)]
     return b"\n".join([_TOKENS + b",".join(digests), *lines] if digests else lines)
 
 
-def decode_paths(response: bytes, count: int) -> tuple[list[Head], list[Item]]:
-    """The heads and items of the response to a request for `count` paths, and no keys. Raises
+def decode_keys(response: bytes, counts: Sequence[int]) -> list[KeyAnswers]:
+    """The answers in the response to a request for groups of as many keys as `counts` says. Raises
     ValueError if it is malformed."""
-    if response[:4] != MAGIC or len(response) < 16:
-        raise ValueError("it does not begin with the numbers of groups and heads")
-    groups, head_count, epoch_size = struct.unpack_from("<3I", response, 4)
-    at = 16 + 8 * head_count + 12 * count
-    if groups or at + epoch_size > len(response):
-        raise ValueError("it is truncated, or has answers to keys")
-    numbers = struct.unpack_from(f"<{2 * head_count + 3 * count}I", response, 16)
+    at = 16 + 4 * (3 * len(counts) + sum(counts))
+    if response[:4] != MAGIC or len(response) < at:
+        raise ValueError("it does not begin with the numbers of its groups")
+    groups, heads, epoch_size, *numbers = struct.unpack_from(f"<{at // 4 - 1}I", response, 4)
+    if groups != len(counts) or heads:
+        raise ValueError("it has other groups than the request")
+    sizes = numbers[3 * groups :]
+    sent = [size for size in sizes if size < ABSENT]
+    if min(sent, default=ENTRY_HEAD_SIZE) < ENTRY_HEAD_SIZE:
+        raise ValueError("an entry is too short")
+    size = at + epoch_size + sum(numbers[: 3 * groups]) + sum(sent)
+    if size != len(response):
+        raise ValueError(f"it has {len(response)} bytes, not {size}")
     at += epoch_size
-    heads: list[Head] = []
-    for first in range(0, 2 * head_count, 2):
-        end = at + numbers[first + 1]
-        heads.append((numbers[first], response[at:end]))
-        at = end
-    items: list[Item] = []
-    for first in range(2 * head_count, len(numbers), 3):
-        head, etag_size, body_size = numbers[first : first + 3]
-        if head >= head_count and head != ALONE:
-            raise ValueError(f"there is no head {head}")
-        body_at = at + etag_size
-        end = body_at + body_size
-        items.append((head, response[at:body_at], response[body_at:end]))
-        at = end
-    if at != len(response):
-        raise ValueError(f"it has {len(response)} bytes, not {at}")
-    return heads, items
 
+    def take(size: int) -> bytes:
+        nonlocal at
+        at += size
+        return response[at - size : at]
 
-_DATED = b"\n%b: " % RECORD_TIMESTAMP
-
-
-def headers_of_heads(heads: Iterable[Head]) -> list[tuple[int, list[Header]]]:
-    """The status and the headers of each head. Raises ValueError if a line is malformed.
-
-    Heads of a store partition differ only in their last line, the timestamp of the record.
-    """
-    known: dict[bytes, list[Header]] = {}
-    found = []
-    for status, lines in heads:
-        others, is_dated, time = lines.rpartition(_DATED)
-        others = others + b"\n" if is_dated else lines
-        headers = known.get(others)
-        if headers is None:
-            headers = known[others] = headers_of(others)
-        if is_dated:
-            headers = [*headers, *headers_of(_DATED[1:] + time)]
-        found.append((status, headers))
-    return found
+    lines = [list(map(take, numbers[first : first + 3])) for first in range(0, 3 * groups, 3)]
+    answers: list[KeyAnswers] = []
+    first = 0
+    for (fixed, state, miss), count in zip(lines, counts, strict=True):
+        of_keys = sizes[first : first + count]
+        entries = [take(size) for size in of_keys if size < ABSENT]
+        answers.append((fixed, state, miss, of_keys, entries))
+        first += count
+    return answers
 
 
 def headers_of(lines: bytes) -> list[Header]:
-    """The headers in the lines of a head. Raises ValueError if a line is not `name: value`."""
+    """The headers in lines. Raises ValueError if a line is not `name: value`."""
     *ended, rest = lines.split(b"\n")
     split = [line.partition(b": ") for line in ended]
     if rest or not all(separator for _, separator, _ in split):
-        raise ValueError("a line of a head is malformed")
+        raise ValueError("a line is malformed")
     return [(name, value) for name, _, value in split]

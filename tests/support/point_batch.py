@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from backend.wire.point_batch import (
@@ -11,43 +12,40 @@ from backend.wire.point_batch import (
     ALONE,
     DIGEST_BYTES,
     MAGIC,
-    Head,
-    Item,
     KeyAnswers,
     KeysFrame,
     Reads,
     encode_reads,
     headers_of,
+    key_format_of,
 )
-from model.records import ENTRY_HEAD_SIZE, entry_offset
+from model.partitioner import partition_of
+from model.records import ENTRY, ENTRY_HEAD_SIZE, entry_offset
+from model.views import View
 
 
-def encode_answers(
-    epoch: bytes,
-    keys: Sequence[KeyAnswers],
-    heads: Sequence[Head] = (),
-    items: Sequence[Item] = (),
-) -> bytes:
+def groups_of(of: View, keys: Sequence[bytes], partitions: int = 3) -> list[Reads]:
+    """The groups in which nginx asks for these keys."""
+    by_partition: dict[int, list[bytes]] = defaultdict(list)
+    for key in keys:
+        by_partition[partition_of("murmur2")(key, partitions)].append(ENTRY + key)
+    return [
+        Reads(f"{of.name} {key_format_of(of)} murmur2 {partitions} {number}".encode(), stored)
+        for number, stored in by_partition.items()
+    ]
+
+
+def encode_keys(of: View, keys: Sequence[bytes], partitions: int = 3) -> bytes:
+    """The body of a request for these keys, without tokens."""
+    return encode_reads([], groups_of(of, keys, partitions))
+
+
+def encode_answers(epoch: bytes, keys: Sequence[KeyAnswers]) -> bytes:
     """The response with these answers, as a backend writes it."""
     frame = KeysFrame()
     for answer in keys:
         frame.add(answer)
-    return frame.response(epoch, heads, items)
-
-
-def encode_paths(paths: Sequence[bytes]) -> bytes:
-    """The body of a request for these raw paths, without tokens."""
-    return encode_reads([], [Reads(None, list(paths))])
-
-
-def encode_lines(digests: Collection[bytes], groups: Iterable[Reads]) -> bytes:
-    """The body of a request as nginx of an earlier release writes it: a line for each key."""
-    lines = [b"tokens " + b",".join(digests)] if digests else []
-    for partition, texts, tokens in groups:
-        first = b"paths" if partition is None else b"keys " + partition
-        numbers = b",".join(b"%d" % token for token in tokens)
-        lines += [b"%b %d %b" % (first, len(texts), numbers), *texts]
-    return b"\n".join(lines)
+    return frame.response(epoch)
 
 
 def assert_complete(body: bytes, tokens: Sequence[bytes], groups: Sequence[Reads]) -> None:
@@ -61,14 +59,7 @@ def assert_complete(body: bytes, tokens: Sequence[bytes], groups: Sequence[Reads
         assert len(group.tokens) in (1, len(group.texts))
         assert all(0 <= number <= len(tokens) for number in group.tokens)
         assert group.texts != []
-        assert group.partition is None or all(text[0] == 1 for text in group.texts)
-    if body.startswith(b"lengths "):
-        _assert_partitions_complete(body, groups)
-    else:
-        _assert_lines_complete(body, groups)
-
-
-def _assert_partitions_complete(body: bytes, groups: Sequence[Reads]) -> None:
+        assert all(text[0] == 1 for text in group.texts)
     head, joined = body.split(b"\n\n", 1)
     first, *lines = head.split(b"\n")
     lengths = list(map(int, first.removeprefix(b"lengths ").split(b",")))
@@ -77,42 +68,26 @@ def _assert_partitions_complete(body: bytes, groups: Sequence[Reads]) -> None:
     assert b"".join(keys) == joined
     for line, (partition, texts, tokens) in zip(lines, groups, strict=True):
         *words, count, numbers = line.split(b" ")
-        assert b" ".join(words) == b"partition %b" % (partition or b"?")
+        assert b" ".join(words) == b"partition %b" % partition
         assert int(count) == len(texts)
         assert list(map(int, numbers.split(b","))) == tokens
-
-
-def _assert_lines_complete(body: bytes, groups: Sequence[Reads]) -> None:
-    rest, lines = list(groups), body.split(b"\n")
-    while lines:
-        group = rest.pop(0)
-        kind, *words, _, numbers = lines.pop(0).split(b" ")
-        assert kind == (b"paths" if group.partition is None else b"keys")
-        assert b" ".join(words) == (group.partition or b"")
-        assert list(map(int, numbers.split(b","))) == group.tokens
-        assert lines[: len(group.texts)] == group.texts
-        del lines[: len(group.texts)]
-    assert not rest
 
 
 class Answers(NamedTuple):
     epoch: bytes
     keys: list[KeyAnswers]
-    heads: list[Head]
-    items: list[Item]
 
 
 def decode_answers(response: bytes, groups: Sequence[Reads]) -> Answers:
     """The answers to these groups. Raises ValueError if the response is malformed."""
-    in_groups = [len(group.texts) for group in groups if group.partition is not None]
-    paths = sum(len(group.texts) for group in groups if group.partition is None)
+    in_groups = [len(group.texts) for group in groups]
     try:
         if response[:4] != MAGIC:
             raise ValueError("not a response to coalesced point reads")
-        group_count, head_count, epoch_size = struct.unpack_from("<3I", response, 4)
-        if group_count != len(in_groups):
+        group_count, zero, epoch_size = struct.unpack_from("<3I", response, 4)
+        if group_count != len(in_groups) or zero:
             raise ValueError("wrong number of groups")
-        count = 3 * group_count + sum(in_groups) + 2 * head_count + 3 * paths
+        count = 3 * group_count + sum(in_groups)
         numbers = iter(struct.unpack_from(f"<{count}I", response, 16))
     except struct.error as e:
         raise ValueError(str(e)) from None
@@ -127,19 +102,15 @@ def decode_answers(response: bytes, groups: Sequence[Reads]) -> Answers:
 
     of_groups = [(next(numbers), next(numbers), next(numbers)) for _ in in_groups]
     sizes = [[next(numbers) for _ in range(number)] for number in in_groups]
-    of_heads = [(next(numbers), next(numbers)) for _ in range(head_count)]
-    of_items = [(next(numbers), next(numbers), next(numbers)) for _ in range(paths)]
     epoch = take(epoch_size)
     lines = [(take(fixed), take(state), take(miss)) for fixed, state, miss in of_groups]
     keys = [
         (*texts, each, [take(size) for size in each if size < ABSENT])
         for texts, each in zip(lines, sizes, strict=True)
     ]
-    heads = [(status, take(size)) for status, size in of_heads]
-    items = [(head, take(etag), take(body)) for head, etag, body in of_items]
     if at != len(response):
         raise ValueError("unexpected bytes after the response")
-    return Answers(epoch, keys, heads, items)
+    return Answers(epoch, keys)
 
 
 class Whole(NamedTuple):

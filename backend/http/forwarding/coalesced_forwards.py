@@ -10,33 +10,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from contextvars import Context
 
 from backend.cluster.peer_failures import PeerRefused
+from backend.http.forwarding.received_keys import KeyRead, answers_of
+from backend.queries.point import ViewReads
 from backend.queries.retry import Asker
 from backend.security.token_cache import digest_of
 from backend.telemetry.rate_limited_log import RateLimitedLog
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import is_plain
-from backend.wire.point_batch import (
-    ALONE,
-    DIGEST_BYTES,
-    Reads,
-    decode_paths,
-    encode_reads,
-    headers_of_heads,
-)
+from backend.wire.point_batch import DIGEST_BYTES, Reads, decode_keys, encode_reads
 from model.problems import Unavailable
+from model.records import ENTRY
 from model.topology import Member
-from model.view_versions import ViewVersions, public_name
-from model.views import View
 
 MAX_READS = 512
 """The maximum number of reads in a request."""
 MAX_BYTES = 128 << 10
-"""The maximum size in bytes of the paths in a request and of the digests of their tokens,
-together."""
+"""The maximum size in bytes of a request."""
+_READ_BYTES = len(b",131072,512")
+"""What a read adds to a request at most, except its key: the key's length, and its token's
+number."""
 PAUSE_S = 5.0
 """How long reads for an instance are not coalesced after it has refused them: it has an older
 version, or another secret or clock."""
@@ -50,58 +44,78 @@ Found = Answer | Unavailable | None
 """Unavailable: the instance did not answer the request. None: it did not answer the read."""
 
 
-def path_of(view: View, text: bytes, versions: ViewVersions) -> bytes | None:
-    """The path of a key in this version of the view; None if an HTTP parser might refuse it, or
-    read it differently. `text`: the key as it is in a URL; "" if a slash follows the key."""
-    if not text:
-        return None
-    name = view.base
-    if name in versions.with_versions:
-        name = public_name(name, view.version)
-    path = b"/views/%b/keys/%b" % (name.encode(), text)
-    return path if is_plain(path) else None
+class _Group:
+    """Reads of keys in one partition. `tokens`: the number of the token of each; 0: it has none."""
+
+    def __init__(self, reads: ViewReads) -> None:
+        self.reads = reads
+        self.keys: list[bytes] = []
+        self.tokens: list[int] = []
+        self.futures: list[asyncio.Future[Found]] = []
 
 
 class _Batch:
     """Reads that are sent together."""
 
     def __init__(self) -> None:
+        self.count = 0
         self._bytes = 0
-        self._paths: list[bytes] = []
-        self._of: list[int] = []  # the number of the token of each read; 0: it has none
+        self._groups: dict[bytes, _Group] = {}  # by the words that name the partition
         self._tokens: dict[bytes, int] = {}
-        self._futures: list[asyncio.Future[Found]] = []
 
-    @property
-    def count(self) -> int:
-        return len(self._paths)
-
-    def add(self, path: bytes, token: bytes | None) -> asyncio.Future[Found] | None:
+    def add(self, read: KeyRead, token: bytes | None) -> asyncio.Future[Found] | None:
         """Adds a read, and returns the future of its answer; None if there is no room."""
+        group = self._groups.get(read.words)
         number = 0 if token is None else self._tokens.get(token)
-        size = self._bytes + len(path) + (DIGEST_BYTES if number is None else 0)
+        size = self._bytes + len(ENTRY) + len(read.key) + _READ_BYTES
+        size += 0 if group is not None else len(read.words) + len(b"partition  512 \n")
+        size += DIGEST_BYTES + 1 if number is None else 0
         if self.count >= MAX_READS or size > MAX_BYTES:
             return None
         if number is None:
             assert token is not None
             number = self._tokens[token] = len(self._tokens) + 1
+        if group is None:
+            group = self._groups[read.words] = _Group(read.reads)
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self._bytes = size
-        self._paths.append(path)
-        self._of.append(number)
-        self._futures.append(future)
+        self.count += 1
+        group.keys.append(read.key)
+        group.tokens.append(number)
+        group.futures.append(future)
         return future
 
     def body(self) -> bytes:
         """The body of the request."""
-        digests = list(map(digest_of, self._tokens))
-        return encode_reads(digests, [Reads(None, self._paths, self._of)])
+        groups = [
+            Reads(words, [ENTRY + key for key in group.keys], group.tokens)
+            for words, group in self._groups.items()
+        ]
+        return encode_reads(list(map(digest_of, self._tokens)), groups)
 
-    def answer(self, answers: Sequence[Found]) -> None:
-        """Answers all reads."""
-        for future, answer in zip(self._futures, answers, strict=True):
-            if not future.done():  # else the client has disconnected
-                future.set_result(answer)
+    def take(self, response: bytes) -> None:
+        """Answers all reads from the response to the request. Raises ValueError if it is malformed;
+        then no read is answered."""
+        groups = list(self._groups.values())
+        decoded = decode_keys(response, [len(group.keys) for group in groups])
+        answers = [
+            answers_of(group.reads, group.keys, answer)
+            for group, answer in zip(groups, decoded, strict=True)
+        ]
+        for group, found in zip(groups, answers, strict=True):
+            for future, answer in zip(group.futures, found, strict=True):
+                _answer(future, answer)
+
+    def answer_rest(self, found: Unavailable | None) -> None:
+        """Answers all reads that have no answer yet."""
+        for group in self._groups.values():
+            for future in group.futures:
+                _answer(future, found)
+
+
+def _answer(future: asyncio.Future[Found], found: Found) -> None:
+    if not future.done():  # otherwise the client has disconnected
+        future.set_result(found)
 
 
 class CoalescedForwards:
@@ -116,12 +130,12 @@ class CoalescedForwards:
         self._paused_until: dict[Member, float] = {}
 
     async def ask(
-        self, member: Member, others_left: bool, path: bytes, token: bytes | None
+        self, member: Member, others_left: bool, read: KeyRead, token: bytes | None
     ) -> Answer | None:
-        """The answer of an instance to a plain GET of this raw path; None if it must be forwarded
+        """The answer of an instance to a plain read of a key; None if it must be forwarded
         separately. Raises Unavailable if the instance does not answer, and others are left to
         ask."""
-        asked = self.enqueue(member, path, token)
+        asked = self.enqueue(member, read, token)
         found = None if asked is None else await asked
         if isinstance(found, Unavailable):
             if others_left:
@@ -130,16 +144,16 @@ class CoalescedForwards:
         return found
 
     def enqueue(
-        self, member: Member, path: bytes, token: bytes | None
+        self, member: Member, read: KeyRead, token: bytes | None
     ) -> asyncio.Future[Found] | None:
-        """Asks an instance for a plain GET of this raw path, together with other reads; None if it
-        must be forwarded separately."""
+        """Asks an instance for a key, together with other reads; None if the read must be forwarded
+        separately."""
         if (paused_until := self._paused_until.get(member)) is not None:
             if time.monotonic() < paused_until:
                 return None
             del self._paused_until[member]
         batch = self._pending.setdefault(member, _Batch())
-        future = batch.add(path, token)
+        future = batch.add(read, token)
         if member not in self._senders:
             # an empty context: a token and an id in the logs belong to the request of one client
             self._senders[member] = asyncio.create_task(
@@ -154,7 +168,7 @@ class CoalescedForwards:
             sender.cancel()
         await asyncio.gather(*senders, return_exceptions=True)
         for batch in self._pending.values():  # batches of tasks that had not begun
-            batch.answer([None] * batch.count)
+            batch.answer_rest(None)
         self._pending.clear()
         self._senders.clear()
 
@@ -165,15 +179,14 @@ class CoalescedForwards:
         finally:
             del self._senders[member]
             if (batch := self._pending.pop(member, None)) is not None:
-                batch.answer([None] * batch.count)
+                batch.answer_rest(None)
 
     async def _send(self, member: Member, batch: _Batch) -> None:
-        found: list[Found] = [None] * batch.count
-        body = batch.body()
+        silent: Unavailable | None = None
         try:
-            answer = await self._asker.ask_for_reads(member, body)
+            answer = await self._asker.ask_for_reads(member, batch.body())
             if answer.status == 200:
-                found = _answers(answer.body, batch.count)
+                batch.take(answer.body)
             elif answer.status not in _OVERLOADED:
                 self._pause(member, f"answers {answer.status}")
         except PeerRefused:
@@ -181,28 +194,12 @@ class CoalescedForwards:
         except Unavailable as unavailable:
             # each read has waited already, so it does not wait for another common request
             self._paused_until[member] = time.monotonic() + SILENCE_S
-            found = [unavailable] * batch.count
+            silent = unavailable
         except ValueError as error:
             self._pause(member, f"sends a malformed answer: {error}")
         finally:
-            batch.answer(found)
+            batch.answer_rest(silent)
 
     def _pause(self, member: Member, why: str) -> None:
         self._paused_until[member] = time.monotonic() + PAUSE_S
         log.warn(member.id, f"reads for {member.id} are not sent together, because it {why}")
-
-
-def _answers(body: bytes, count: int) -> list[Found]:
-    """The answer to each read. Raises ValueError if the body is malformed."""
-    heads, items = decode_paths(body, count)
-    parsed = headers_of_heads(heads)
-    found: list[Found] = []
-    for head, etag, content in items:
-        if head == ALONE:
-            found.append(None)
-            continue
-        status, headers = parsed[head]
-        # each answer gets further headers of its own
-        headers = [*headers, (b"etag", etag)] if etag else headers.copy()
-        found.append(Answer(status, headers, content))
-    return found

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from backend.http.forwarding.coalesced_forwards import CoalescedForwards, path_of
+from backend.http.forwarding.coalesced_forwards import CoalescedForwards
+from backend.http.forwarding.received_keys import key_read
 from backend.instance.context import QueryContext
 from backend.queries.moved_keys import PartitionUnknown
 from backend.queries.other_offsets import OffsetsInDoubt
@@ -39,12 +40,14 @@ _UNSHARED_HEADERS = (b"traceparent", MARK)
 @dataclass(slots=True)
 class KeyQuery:
     """A query for one key. `read` asks this instance once, and raises NotOwner or Problem.
-    `read_all` asks all partitions, for keys that may be in any of them."""
+    `read_all` asks all partitions, for keys that may be in any of them. `key`: as it is in records,
+    if the query is for its value."""
 
     reads: ViewReads
     options: ReadOptions
     read: Callable[[], Answer]
     read_all: Callable[[], Awaitable[Answer]]
+    key: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -168,7 +171,7 @@ class KeyForwarding:
         assert turn.holder is not None
         try:
             answer = None
-            if (read := self._plain_read(query, request)) is not None:
+            if (read := self._plain_read(query, others.partition, request)) is not None:
                 answer = await read(turn.holder, turn.others_left)
             answer = answer or await self._asker.ask(
                 turn, request.method, request.target, request.headers
@@ -182,21 +185,25 @@ class KeyForwarding:
         return answer
 
     def _plain_read(
-        self, query: KeyQuery, request: ForwardableRequest
+        self, query: KeyQuery, partition: int, request: ForwardableRequest
     ) -> Callable[[Member, bool], Awaitable[Answer | None]] | None:
         """A function that asks an instance, together with other reads; None if the request is not a
         read that can be coalesced."""
+        key = query.key
         is_plain_get = request.method == "GET" and not request.query and query.options is PLAIN
-        if not is_plain_get or any(name in _UNSHARED_HEADERS for name, _ in request.headers):
+        if (
+            key is None
+            or not is_plain_get
+            or any(name in _UNSHARED_HEADERS for name, _ in request.headers)
+        ):
             return None
         token = None
         if (authorization := AUTHORIZATION.get()) is not None:
             scheme, _, token = authorization.partition(b" ")
             if scheme.lower() != b"bearer" or not is_token(token):
                 return None
-        text = request.path.rpartition(b"/")[2]
-        path = path_of(query.reads.view, text, self._context.group.versions)
-        return None if path is None else partial(self.coalesced.ask, path=path, token=token)
+        read = key_read(query.reads, partition, key, self._context.group.versions)
+        return partial(self.coalesced.ask, read=read, token=token)
 
 
 async def _repeat_read(

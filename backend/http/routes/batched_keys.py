@@ -1,6 +1,6 @@
 """Coalesced reads of keys: the cheapest way to a value.
 
-The proxy has parsed the path and computed the partition. So a group of keys of one partition costs
+The sender has parsed the path and computed the partition. So a group of keys of one partition costs
 one check of the partition, one look-up in RocksDB and a few lines of headers; an entry is sent as
 it is stored.
 """
@@ -29,7 +29,6 @@ from backend.wire.point_batch import (
 )
 from model.machine.clock import boot_time
 from model.problems import Problem
-from model.views import View
 
 log = logging.getLogger(__name__)
 
@@ -37,18 +36,11 @@ _MAX_KNOWN = 100_000  # partitions
 
 
 class _Partition(NamedTuple):
-    """A partition as the proxy has named it: its number, and how many `partitions` the view has."""
+    """A partition as the sender has named it: its number, and how many the view has."""
 
     responses: KeyResponses
     partitions: int
     number: int
-
-
-def key_format_of(view: View) -> bytes:
-    """The format of a view's keys as nginx names it, from the view's public description."""
-    description = view.description()
-    schema = description.get("key_schema")
-    return f"{description['key']}:{schema}".encode() if schema else description["key"].encode()
 
 
 def _readable(group: Reads, readable: frozenset[int]) -> list[int]:
@@ -73,11 +65,11 @@ class BatchedKeys:
     def use(self, paths: Paths) -> None:
         """Uses other paths: other versions of views have become current. Called in any thread."""
         self._views = paths.prefixes
-        self._partitions: dict[bytes | None, _Partition | None] = {}
+        self._partitions: dict[bytes, _Partition | None] = {}
 
     def answer(self, groups: Iterable[Reads], readers: Readers, budget: AnswerBudget) -> KeysFrame:
         """The answers to each group. A read gets no answer if this instance cannot answer it now or
-        would refuse it, if it exceeds the budget, or if it fails. Then the proxy sends it
+        would refuse it, if it exceeds the budget, or if it fails. Then the sender asks for it
         separately.
 
         Most groups are answered by the loop itself, because each function call would cost more than
@@ -140,23 +132,24 @@ class BatchedKeys:
             responses.count_coalesced(self._turn, role, count, 0)
         return frame
 
-    def _partition(self, words: bytes | None) -> _Partition | None:
+    def _partition(self, words: bytes) -> _Partition | None:
         """The partition that these words name; None if its reads have to be sent separately."""
         known = self._partitions  # read before the views: `use` replaces both
         if words in known:
             return known[words]
         if len(known) >= _MAX_KNOWN:
             known.clear()
-        partition = known[words] = self._parsed(words or b"")
+        partition = known[words] = self._parsed(words)
         return partition
 
     def _parsed(self, words: bytes) -> _Partition | None:
         try:
-            name, *key_format, partitioner, partitions, number = words.split(b" ")
+            name, key_format, partitioner, partitions, number = words.split(b" ")
             view = self._views[b"/views/%b/keys" % name]
-            # nginx of an earlier release: see `wire.point_batch._in_lines`
-            [encoded_as] = key_format or [b"string"]
-            if encoded_as != key_format_of(view) or partitioner != view.partitioner.encode():
+            if (
+                key_format.decode() != self._responses[view.name].reads.key_format
+                or partitioner != view.partitioner.encode()
+            ):
                 return None
             # a result of a custom store has no ETag
             if view.is_custom or not view.kind.has_points:

@@ -253,7 +253,7 @@ class KeyRoutes:
             refuse_store(view, KEYS)
             read = partial(_partition_unknown, view)
         read_all = partial(self._point_of_all, responses, key, options)
-        return KeyQuery(responses.reads, options, read, read_all)
+        return KeyQuery(responses.reads, options, read, read_all, key)
 
     async def _point_of_all(
         self, responses: KeyResponses, key: bytes, options: ReadOptions

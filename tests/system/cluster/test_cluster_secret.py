@@ -14,13 +14,14 @@ import pytest
 
 from backend.security.cluster_secret import ClusterSecret
 from backend.security.signatures import HEADER, Purpose, Signer
+from backend.wire.point_batch import Reads, encode_reads
 from local.waiting import wait_until
+from model.partitioner import partition_of
 from tests.support.backends import Backend
 from tests.support.client import TIMEOUT, Client, Response, key_path
 from tests.support.deployment import Deployment, settle, views_toml
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
-from tests.support.point_batch import encode_paths
 from tests.support.read_loop import ReadLoop
 from tests.support.security.cluster_secret import (
     OTHER_SECRET,
@@ -34,7 +35,12 @@ TABLE = {f"k{n}": n for n in range(200)}
 APPLICATION = "signed"
 READS = "/internal/reads"
 ROWS = "/views/v/keys?limit=1000"
-K1, K1_ESCAPED = b"/views/v/keys/k1", b"/views/v/keys/%6b1"
+
+
+def reads_of_k1(count: int) -> bytes:
+    """The body of a request that reads the key this often."""
+    words = b"v string murmur2 2 %d" % partition_of("murmur2")(b"k1", 2)
+    return encode_reads([], [Reads(words, [b"\x01k1"] * count)])
 
 
 @dataclass
@@ -83,7 +89,7 @@ def test_requests_of_others_are_refused(signed: Signed, tmp_path: Path) -> None:
         ClusterSecret(write_secrets(tmp_path / name, secret), APPLICATION)
         for name, secret in (("own", SECRET), ("foreign", OTHER_SECRET))
     )
-    path, body = READS, b"paths 1 0\n/views/v/keys/k1"
+    path, body = READS, reads_of_k1(1)
 
     def status(signer: Signer | None, receiver: str = "b1", path: str = path) -> int:
         headers = {}
@@ -106,9 +112,9 @@ def test_requests_of_others_are_refused(signed: Signed, tmp_path: Path) -> None:
 
 
 def test_a_proxys_connection_has_a_key(signed: Signed, tmp_path: Path) -> None:
-    """For batches that arrive at once, in pieces, and for those that take long."""
+    """For batches that arrive at once, and in pieces."""
     secret = ClusterSecret(write_secrets(tmp_path / "own", SECRET), APPLICATION)
-    short, long = (encode_paths([path] * count) for path, count in ((K1, 1), (K1_ESCAPED, 200)))
+    short, long = (reads_of_k1(count) for count in (1, 200))
     proxy = ProxyConnection(secret)
 
     def status(connection: socket.socket, body: bytes, pieces: int = 1) -> int:

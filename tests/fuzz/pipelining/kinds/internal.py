@@ -19,7 +19,7 @@ from backend.cluster.topology_fetcher import PATH as TOPOLOGY
 from backend.queries.batch import BATCH_PATH
 from backend.queries.scans.scatter_gather import SCAN_PATH
 from backend.security.signatures import HEADER, SignedRequest, Signer
-from backend.wire.point_batch import ALONE, READS, Reads, encode_reads
+from backend.wire.point_batch import READS, Reads, encode_reads
 from backend.wire.scan import Query
 from backend.wire.scan_codec import (
     ROWS,
@@ -40,7 +40,7 @@ from tests.fuzz.pipelining.example import (
     home,
     value,
 )
-from tests.fuzz.pipelining.kinds.values import path_of, read, value_body
+from tests.fuzz.pipelining.kinds.values import read, value_body
 from tests.fuzz.pipelining.requests import (
     NO_TOKEN,
     Answer,
@@ -170,18 +170,12 @@ class Internal:
         return mark == b"." and document["value"] == value(of, number)
 
     def _reads(self, draw: Draw) -> Request:
-        """Reads of keys, as nginx sends them, or of paths, as backends do, each with one of several
-        tokens."""
+        """Reads of keys, as nginx and backends send them, each with one of several tokens."""
         sent = [t for t in draw.random.sample(self.tokens, min(3, len(self.tokens))) if t.text]
-        if draw.random.random() < 0.5:
-            place = home(b"k%d" % draw.number)
-            numbers = [draw.number, *draw.random.sample(_BY_HOME[place], draw.random.randint(0, 5))]
-            words = b"%b string murmur2 %d %d" % (ORDERS.encode(), PARTITIONS, place)
-            texts = [b"\x01k%d" % n for n in numbers]
-        else:
-            numbers = [draw.number, *(draw.random.randrange(2 * KEYS) for _ in range(3))]
-            words = None
-            texts = [path_of(ORDERS, f"k{n}").encode() for n in numbers]
+        place = home(b"k%d" % draw.number)
+        numbers = [draw.number, *draw.random.sample(_BY_HOME[place], draw.random.randint(0, 5))]
+        words = b"%b string murmur2 %d %d" % (ORDERS.encode(), PARTITIONS, place)
+        texts = [b"\x01k%d" % n for n in numbers]
         tokens = _tokens(draw, len(numbers), sent)
         groups = [Reads(words, texts, tokens)]
         digests = [hashlib.sha256(token.text.encode()).hexdigest().encode() for token in sent]
@@ -197,9 +191,6 @@ class Internal:
                 None if whole is None else (whole.status, whole.body)
                 for keys in found.keys
                 for whole in whole_answers(keys, [text[1:] for text in texts])
-            ] + [
-                None if head == ALONE else (found.heads[head][0], text)
-                for head, _, text in found.items
             ]
             self.read_together += sum(whole is not None for whole in wholes)
             return answer.status == 200 and all(

@@ -12,7 +12,6 @@ import pytest
 
 from backend.http.limits.bodies import media_type
 from backend.http.router import Router
-from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPost, host_of_get, plain_get
 from backend.wire.point_batch import Reads, encode_reads
 from model.problems import ConfigurationError
@@ -21,8 +20,7 @@ from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context
 from tests.support.in_process.requests import LOOPBACK
 from tests.support.in_process.world import PARTITIONS, Said, World, world
-from tests.support.point_batch import Answers, Whole, decode_answers, whole_answers
-from tests.unit.backend.http.point_reads.instances import whole_answer
+from tests.support.point_batch import Whole, decode_answers, whole_answers
 
 APP = "https://app.example.com"
 JSON = {"content-type": "application/json"}
@@ -130,23 +128,13 @@ def test_the_fast_path_leaves_requests_of_pages_to_the_router(made: World) -> No
     assert host_of_get(request.replace(b"Host", b"host") % b"A: b\r\n") == b"localhost:1"
 
 
-def in_batches(made: World, owner: str, key: bytes) -> list[Answer | Whole | None]:
-    """The answers to the read of a key by its path, and as nginx sends keys."""
-    partition = b"orders string murmur2 %d %d" % (PARTITIONS, made.partition(key))
-
-    def answers_to(group: Reads) -> Answers:
-        sent = PlainPost(None, encode_reads([], [group]))
-        answer = made.routers[owner].fast_path.reads_now(sent, LOOPBACK)
-        assert answer is not None
-        return decode_answers(answer.body, [group])
-
-    of_path = answers_to(Reads(None, [b"/orders/" + key]))
-    [item] = of_path.items
-    of_key = answers_to(Reads(partition, [ENTRY + key]))
-    return [
-        whole_answer(of_path.heads[item[0]], item),
-        *whole_answers(of_key.keys[0], [key]),
-    ]
+def in_a_batch(made: World, owner: str, key: bytes) -> Whole | None:
+    """The answer to the read of a key, as nginx sends it."""
+    group = Reads(b"orders string murmur2 %d %d" % (PARTITIONS, made.partition(key)), [ENTRY + key])
+    sent = PlainPost(None, encode_reads([], [group]))
+    answer = made.routers[owner].fast_path.reads_now(sent, LOOPBACK)
+    [whole] = whole_answers(decode_answers(answer.body, [group]).keys[0], [key])
+    return whole
 
 
 @pytest.mark.parametrize(("key", "vary"), [(b"a", b"accept, origin"), (b"missing", b"origin")])
@@ -158,7 +146,7 @@ def test_reads_vary_by_the_origin_in_one_line_also_without_one(
     owner = "b2" if made.partition(key) % 2 else "b1"
     answers = [
         made.routers[owner].fast_path.answer_now(path),
-        *in_batches(made, owner, key),
+        in_a_batch(made, owner, key),
         *(ask(made, "GET", path.decode(), host="localhost", **more)
           for more in ({}, {"origin": APP}, {"if_none_match": "*"})),
     ]  # fmt: skip

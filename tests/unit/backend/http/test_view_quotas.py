@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from backend.http.limits.view_quotas import ViewQuotas, share_of
 from backend.wire.plain_requests import PlainPost
+from backend.wire.point_batch import ABSENT, encode_reads
 from model.problems import ConfigurationError, TooManyRequests
 from model.quotas import Quota, TokenBucket, parse_quota
 from model.topology import Epoch, Member, PlacedView, Topology
 from model.views_file import parse_views
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context
-from tests.support.in_process.world import World, world
-from tests.support.point_batch import encode_paths
+from tests.support.in_process.world import PARTITIONS, World, world
+from tests.support.point_batch import decode_answers, groups_of
 
 REMOTE, LOCAL = ("192.0.2.7", 50_000), ("127.0.0.1", 50_000)
 VIEWS = '[views.orders]\ntopic = "orders"\nkey = "string"\nvalue = "json"\n'
@@ -157,7 +158,8 @@ def test_point_reads_of_the_view_are_counted_by_the_router(orders: World) -> Non
     key = next(n for n in range(20) if orders.partition(b"%d" % n) % 2 == 0)
     path = f"/orders/{key}".encode()
     assert router.fast_path.answer_now(path) is None
-    reads = PlainPost(None, encode_paths([path]))
-    counted = router.fast_path.reads_now(reads, "127.0.0.1")
-    assert counted.body.count(b'{"key"') == 1, "the proxy has counted it"
+    groups = groups_of(ORDERS, [b"%d" % key], PARTITIONS)
+    counted = router.fast_path.reads_now(PlainPost(None, encode_reads([], groups)), "127.0.0.1")
+    [(_, _, _, [size], _)] = decode_answers(counted.body, groups).keys
+    assert size < ABSENT, "the proxy has counted it"
     assert [orders.ask(f"keys/{key}").status for _ in range(3)] == [200, 200, 429]

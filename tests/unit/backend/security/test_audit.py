@@ -33,6 +33,7 @@ from backend.wire.plain_requests import PlainPost
 from model.problems import ConfigurationError, Forbidden, NotFound, Unauthenticated
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.world import World, world
+from tests.support.point_batch import encode_keys
 
 SECRET = "never-in-the-log"
 
@@ -275,7 +276,7 @@ def test_refused_coalesced_reads_have_a_line_on_the_fast_path_too(
     orders: World, audit_file: Path
 ) -> None:
     answer = orders.routers["b1"].fast_path.reads_now(
-        PlainPost(None, b"paths 1 0\n/orders/a"), "192.0.2.7"
+        PlainPost(None, encode_keys(ORDERS, [b"a"])), "192.0.2.7"
     )
     assert answer.status == 403
     (line,) = [json.loads(line) for line in audit_file.read_text().splitlines()]

@@ -16,8 +16,9 @@ from backend.security.signatures import Purpose
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPost, plain_reads
 from backend.wire.point_batch import READS
+from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.requests import posted, router_of
-from tests.support.point_batch import encode_paths
+from tests.support.point_batch import encode_keys
 from tests.support.security.cluster_secret import (
     OTHER_SECRET,
     SECRET,
@@ -26,7 +27,7 @@ from tests.support.security.cluster_secret import (
     write_secrets,
 )
 
-BODY = encode_paths([b"/orders/a"])
+BODY = encode_keys(ORDERS, [b"a"])
 
 
 class Receiver:

@@ -31,9 +31,10 @@ from backend.wire.point_batch import READS
 from backend.wire.snapshot import SnapshotError, file_header, receive
 from model.problems import Forbidden, Unavailable
 from model.topology import Member
+from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context
 from tests.support.in_process.requests import posted, router_of
-from tests.support.point_batch import encode_paths
+from tests.support.point_batch import encode_keys
 from tests.support.security.cluster_secret import cluster_secret
 from tests.unit.backend.snapshots import asked as copied
 from tests.unit.backend.snapshots import member_of_a_group, question
@@ -66,7 +67,7 @@ def test_without_a_secret_internal_routes_answer_on_loopback_only(path: str) -> 
     for client in ("127.0.0.1", "::1"):
         answer = posted(router, path, b"{}", client=client)
         assert b"QUERYABLE_CLUSTER_SECRET_FILE" not in answer.body
-    reads = PlainPost(None, encode_paths([b"/orders/a"]))
+    reads = PlainPost(None, encode_keys(ORDERS, [b"a"]))
     assert code(router.fast_path.reads_now(reads, "10.0.0.1")) == "not-a-member"
     assert router.fast_path.reads_now(reads, "127.0.0.1").status == 200
 
@@ -108,7 +109,7 @@ def test_with_a_secret_every_request_must_be_signed(path: str, secret: ClusterSe
 
 def test_the_fast_path_checks_signatures(secret: ClusterSecret) -> None:
     router, proxy = router_of(secret), Signer(secret, Purpose.PROXY)
-    body = encode_paths([b"/orders/a"])
+    body = encode_keys(ORDERS, [b"a"])
 
     def status(header: bytes | None, body: bytes = body) -> int:
         return router.fast_path.reads_now(PlainPost(header, body), "10.0.0.1").status
@@ -170,7 +171,7 @@ def test_the_fast_path_signs_refusals(
 
     assert refused(b"nonsense") == 400
     monkeypatch.setattr(router.fast_path.coalesced, "answer", fail)
-    assert refused(encode_paths([b"/orders/a"])) == 500
+    assert refused(encode_keys(ORDERS, [b"a"])) == 500
 
 
 def test_a_signed_get_opens_routes_that_need_any_scope(secret: ClusterSecret) -> None:
@@ -316,7 +317,7 @@ def test_a_copy_that_was_changed_on_its_way_is_refused(
 def test_a_signature_costs_little(secret: ClusterSecret) -> None:
     """Of 64 reads: some 6 µs here, on an idle machine."""
     access, proxy = ClusterAccess(secret, "b1"), Signer(secret, Purpose.PROXY)
-    body = encode_paths([b"/messages/N%05d" % n for n in range(64)])
+    body = encode_keys(ORDERS, [b"N%05d" % n for n in range(64)])
     headers = [proxy.sign("POST", READS, "b1", body).header for _ in range(500)]
     best = 1.0
     for start in range(0, 500, 50):

@@ -112,7 +112,7 @@ def test_a_value_that_can_be_read_later_needs_no_rebuild(orders: World) -> None:
 def whole(of: World, keys: list[bytes]) -> list[Any]:
     """What b1 sends to a proxy for these keys of one partition: None must be sent separately."""
     partition = of.partition(keys[0])
-    words = b"orders murmur2 4 %d" % partition
+    words = b"orders string murmur2 4 %d" % partition
     groups = [Reads(words, [ENTRY + key for key in keys])]
     answer = of.routers["b1"].fast_path.reads_now(
         PlainPost(None, encode_reads([], groups)), LOOPBACK

@@ -14,7 +14,6 @@ from backend.storage.bounded_reads import SLICE
 from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import (
     ALONE,
-    ASK_ALONE,
     LARGE,
     MAX_ANSWER_BYTES,
     Reads,
@@ -22,42 +21,20 @@ from backend.wire.point_batch import (
 )
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.requests import LOOPBACK
-from tests.support.point_batch import decode_answers, encode_lines
+from tests.support.point_batch import decode_answers, groups_of
 from tests.unit.backend.http.point_reads.instances import holding
-from tests.unit.backend.http.point_reads.test_batched_keys import groups_of
 
 KEYS = [b"key-%d" % n for n in range(200)]
 VALUE = b'"%b"' % (b"x" * 60_000)  # 12 MB in all
 
 
-def quoted(key: bytes) -> bytes:
-    return key.replace(b"-", b"%2D")
-
-
-READS = {
-    "keys": groups_of(ORDERS, KEYS),
-    "paths": [Reads(None, [b"/views/orders/keys/" + key for key in KEYS])],
-    "one by one": [Reads(None, [b"/views/orders/keys/" + quoted(key) for key in KEYS[:100]])],
-}
-# of nginx of an earlier release
-READS["both"] = [
-    *(
-        Reads((group.partition or b"").replace(b" string ", b" "), group.texts)
-        for group in groups_of(ORDERS, KEYS[:50])
-    ),
-    Reads(None, [b"/views/orders/keys/" + key for key in KEYS[50:]]),
-]
-
-
-@pytest.mark.parametrize("form", list(READS))
 @pytest.mark.parametrize("value", ["json", "string"])
-def test_answers_have_a_limit_in_bytes(tmp_path: Path, form: str, value: str) -> None:
+def test_answers_have_a_limit_in_bytes(tmp_path: Path, value: str) -> None:
     of = view(value=value)
     with holding(tmp_path, of, dict.fromkeys(KEYS, VALUE)) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         before = replace(instance.context.telemetry.counts["orders"])
-        groups = READS[form]
-        size, answered = sent(shell, groups)
+        size, answered = sent(shell, groups_of(ORDERS, KEYS))
         assert MAX_ANSWER_BYTES - LARGE - 60_000 < size < MAX_ANSWER_BYTES + 60_000
         assert 60 <= answered < 80
         assert instance.context.telemetry.counts["orders"].found - before.found == answered
@@ -65,13 +42,11 @@ def test_answers_have_a_limit_in_bytes(tmp_path: Path, form: str, value: str) ->
 
 def sent(shell: Router, groups: Sequence[Reads]) -> tuple[int, int]:
     """The size of the response, and how many of the reads it answers."""
-    encode = encode_lines if groups is READS["both"] else encode_reads
-    answer = shell.fast_path.reads_now(PlainPost(None, encode([], groups)), LOOPBACK)
-    assert answer is not None
+    answer = shell.fast_path.reads_now(PlainPost(None, encode_reads([], groups)), LOOPBACK)
     assert answer.status == 200, answer.body
     decoded = decode_answers(answer.body, groups)
-    of_keys = sum(size != ALONE for _, _, _, sizes, _ in decoded.keys for size in sizes)
-    return len(answer.body), of_keys + sum(item != ASK_ALONE for item in decoded.items)
+    answered = sum(size != ALONE for _, _, _, sizes, _ in decoded.keys for size in sizes)
+    return len(answer.body), answered
 
 
 class Watched:
@@ -95,9 +70,8 @@ class Watched:
         return getattr(self._of, name)
 
 
-@pytest.mark.parametrize("form", ["keys", "paths"])
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_large_values_are_not_all_read(tmp_path: Path, form: str, partitions: int) -> None:
+def test_large_values_are_not_all_read(tmp_path: Path, partitions: int) -> None:
     """Regression: the values of all reads were in memory before the limit was applied, also those
     that no response may have. 512 readers of one key can have as many copies of its value."""
     size = 300_000
@@ -111,24 +85,18 @@ def test_large_values_are_not_all_read(tmp_path: Path, form: str, partitions: in
             assert store_partition is not None
             watched.append(Watched(store_partition.store))
             store_partition.store = watched[-1]  # type: ignore[assignment]
-        in_paths = [Reads(None, [b"/views/orders/keys/" + key for key in keys])]
-        _, answered = sent(
-            shell, groups_of(ORDERS, keys, partitions) if form == "keys" else in_paths
-        )
+        _, answered = sent(shell, groups_of(ORDERS, keys, partitions))
         assert answered == 0
         read = [each for store in watched for each in store.read]
         assert max(read) <= SLICE * (size + 16)
-        of_each = 1 if form == "paths" else partitions  # groups, which have the same budget
-        most = of_each * (MAX_ANSWER_BYTES // LARGE + SLICE)
+        most = partitions * (MAX_ANSWER_BYTES // LARGE + SLICE)
         assert sum(read) <= most * (size + 16), "each takes the place of a value of 64 KiB"
 
 
-@pytest.mark.parametrize("form", ["keys", "paths"])
 @pytest.mark.parametrize("value", ["json", "string"])
-def test_a_large_value_among_small_ones(tmp_path: Path, form: str, value: str) -> None:
+def test_a_large_value_among_small_ones(tmp_path: Path, value: str) -> None:
     stored = dict.fromkeys(KEYS, b'"small"') | {KEYS[70]: b'"%b"' % (b"x" * 300_000)}
     with holding(tmp_path, view(value=value), stored, 1) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        in_paths = [Reads(None, [b"/views/orders/keys/" + key for key in KEYS])]
-        _, answered = sent(shell, groups_of(ORDERS, KEYS, 1) if form == "keys" else in_paths)
+        _, answered = sent(shell, groups_of(ORDERS, KEYS, 1))
     assert answered == len(KEYS) - 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections import defaultdict
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,20 +16,19 @@ from hypothesis import strategies as st
 
 from backend.http import responses
 from backend.http.router import Router
-from backend.http.routes.batched_keys import key_format_of
 from backend.queries.point import State
 from backend.security.token_cache import digest_of
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPost
-from backend.wire.point_batch import Reads, encode_reads
-from model.records import ENTRY, entry_head, pushed_offset, tombstone_entry
+from backend.wire.point_batch import ABSENT, MAX_READS, READS, Reads, encode_reads
+from model.records import ENTRY, ENTRY_HEAD_SIZE, entry_head, pushed_offset, tombstone_entry
 from model.views import View
 from tests.support.examples import examples
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import Instance
-from tests.support.in_process.requests import LOOPBACK
+from tests.support.in_process.requests import LOOPBACK, asked
 from tests.support.in_process.tokens import access_control, token, verify
-from tests.support.point_batch import decode_answers, encode_lines, whole_answers
+from tests.support.point_batch import decode_answers, encode_keys, groups_of, whole_answers
 from tests.unit.backend.http.point_reads.instances import (
     PARTITIONS,
     ageless,
@@ -36,20 +36,6 @@ from tests.unit.backend.http.point_reads.instances import (
     place,
     write,
 )
-
-
-def groups_of(of: View, keys: Sequence[bytes], partitions: int = PARTITIONS) -> list[Reads]:
-    """As nginx makes them."""
-    by_partition: dict[int, list[bytes]] = defaultdict(list)
-    for key in keys:
-        by_partition[place(key, partitions)].append(ENTRY + key)
-    return [
-        Reads(
-            b"%b %b murmur2 %d %d" % (of.name.encode(), key_format_of(of), partitions, number),
-            stored,
-        )
-        for number, stored in by_partition.items()
-    ]
 
 
 def answers_to(
@@ -278,19 +264,50 @@ def test_headers_follow_the_role(tmp_path: Path) -> None:
             assert dict(answer.headers)[b"served-by"].endswith(role.encode())
 
 
-def test_nginx_of_an_earlier_release_sends_text_keys_and_paths(tmp_path: Path) -> None:
-    with holding(tmp_path, ORDERS, {b"a": b"1", b"b c": b"2"}, partitions=1) as instance:
+def test_too_many_reads_are_refused(tmp_path: Path) -> None:
+    with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        groups = [
-            Reads(None, [b"/orders/b%20c"]),
-            Reads(b"orders murmur2 1 0", [b"\x01a", b"\x01x"]),
-            Reads(None, [b"/orders/nobody"]),
-        ]
-        answer = shell.fast_path.reads_now(PlainPost(None, encode_lines([], groups)), LOOPBACK)
-        decoded = decode_answers(answer.body, groups)
-        assert [decoded.heads[head][0] for head, _, _ in decoded.items] == [200, 404]
-        of_keys = whole_answers(decoded.keys[0], [b"a", b"x"])
-        assert [whole and whole.status for whole in of_keys] == [200, 404]
+        answered, refused = (
+            shell.fast_path.reads_now(
+                PlainPost(None, encode_keys(ORDERS, [b"a"] * count)), LOOPBACK
+            )
+            for count in (MAX_READS, MAX_READS + 1)
+        )
+        assert answered.status == 200
+        assert (refused.status, json.loads(refused.body)["code"]) == (400, "too-many-keys")
+
+
+def test_the_route_gives_the_same_answer(tmp_path: Path) -> None:
+    """A body that arrives later than its headers is parsed as an ordinary request."""
+    with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+        groups = groups_of(ORDERS, [b"a", b"b"])
+        body = encode_reads([], groups)
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "method": "POST", "raw_path": READS, "headers": [], "query_string": b"",
+            "client": (LOOPBACK, 1),
+        }  # fmt: skip
+        asyncio.run(shell(scope, receive, send))
+        now = shell.fast_path.reads_now(PlainPost(None, body), LOOPBACK)
+        assert sent[0]["status"] == 200
+        # the digits of a staleness change its length
+        assert [name for name, _ in sent[0]["headers"]] == [name for name, _ in now.headers]
+        decoded = decode_answers(sent[1]["body"], groups)
+        sizes = {
+            text[1:]: size
+            for group, answers in zip(groups, decoded.keys, strict=True)
+            for text, size in zip(group.texts, answers[3], strict=True)
+        }
+        assert sizes == {b"a": ENTRY_HEAD_SIZE + 1, b"b": ABSENT}
+        assert asked(shell, READS.decode())[0] == 405
 
 
 def test_headers_of_a_former_version_are_not_kept(

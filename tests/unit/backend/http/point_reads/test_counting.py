@@ -17,10 +17,11 @@ from backend.telemetry.rate_limited_log import RateLimitedLog
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import Instance
 from tests.support.in_process.world import World
+from tests.support.point_batch import groups_of
 from tests.unit.backend.http.point_reads.forwards import KEYS as NAMES
 from tests.unit.backend.http.point_reads.forwards import forwarded
-from tests.unit.backend.http.point_reads.instances import answers_to_paths, holding
-from tests.unit.backend.http.point_reads.test_batched_keys import answers_to, groups_of
+from tests.unit.backend.http.point_reads.instances import holding
+from tests.unit.backend.http.point_reads.test_batched_keys import answers_to
 from tests.unit.backend.http.point_reads.test_plain_forwards import forward_now
 
 KEYS = [b"key%d" % n for n in range(30)]
@@ -57,16 +58,6 @@ def test_coalesced_reads_of_keys(
     answers = answers_to(shell, groups_of(ORDERS, [*KEYS, *more]))
     statuses = {key: None if answer is None else answer.status for key, answer in answers.items()}
     assert statuses == dict.fromkeys(KEYS, 200) | dict.fromkeys(more, 404)
-    assert_logged(caplog)
-
-
-def test_coalesced_reads_of_paths(instance: Instance, caplog: pytest.LogCaptureFixture) -> None:
-    """Also those that are read one by one: with an escaped letter."""
-    shell = Router(instance.context, None)  # type: ignore[arg-type]
-    instance.context.telemetry.latencies.series = fail  # type: ignore[method-assign]
-    paths = [*(b"/orders/" + key for key in KEYS), b"/orders/%6bey1", b"/orders/nobody"]
-    statuses = [None if each is None else each.status for each in answers_to_paths(shell, paths)]
-    assert statuses == [200] * (len(KEYS) + 1) + [404]
     assert_logged(caplog)
 
 

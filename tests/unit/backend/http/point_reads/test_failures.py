@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
@@ -13,8 +12,9 @@ from backend.queries.point import ViewReads
 from model.problems import Unavailable
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import Instance
-from tests.unit.backend.http.point_reads.instances import answers_to_paths, holding, place
-from tests.unit.backend.http.point_reads.test_batched_keys import answers_to, groups_of
+from tests.support.point_batch import groups_of
+from tests.unit.backend.http.point_reads.instances import holding, place
+from tests.unit.backend.http.point_reads.test_batched_keys import answers_to
 
 KEYS = [b"key %d" % n for n in range(30)]
 FAILED = 1  # the partition
@@ -95,20 +95,3 @@ def test_no_number_of_partitions_fits_a_view_that_is_in_no_topology(
             ]
             assert len(of_none) == len(groups) == 3
             assert all(answer is None for answer in answers_to(shell, of_none).values())
-
-
-def test_a_view_of_paths_that_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    entries = dict.fromkeys([*KEYS, *(b"%d" % n for n in range(30))], b"1")
-    with holding(tmp_path, ORDERS, entries) as instance:
-        shell = Router(instance.context, None)  # type: ignore[arg-type]
-        break_store(instance)
-        together = [b"/orders/%d" % n for n in range(30)]
-        one_by_one = [f"/orders/{quote(key)}".encode() for key in KEYS]
-        before = instance.context.telemetry.counts["orders"].found
-        answers = answers_to_paths(shell, [*together, *one_by_one])
-        assert set(answers[: len(together)]) == {None}
-        for key, answer in zip(KEYS, answers[len(together) :], strict=True):
-            assert (answer is None) == (place(key, 3) == FAILED)
-        answered = sum(answer is not None for answer in answers)
-        assert instance.context.telemetry.counts["orders"].found - before == answered
-    assert "coalesced reads of view orders" in caplog.text

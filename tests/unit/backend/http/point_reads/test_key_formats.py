@@ -14,9 +14,8 @@ from urllib.parse import quote
 import pytest
 
 from backend.http.router import Router
-from backend.http.routes.batched_keys import key_format_of
 from backend.wire.answer import Answer
-from backend.wire.point_batch import Reads
+from backend.wire.point_batch import Reads, key_format_of
 from model.formats.avro.schema import AvroSchema
 from model.formats.base64url import to_base64url
 from model.records import ENTRY, entry_head, unreadable_entry
@@ -24,8 +23,9 @@ from model.views import View
 from tests.support.in_process.examples import view
 from tests.support.in_process.instance import Instance
 from tests.support.in_process.requests import asked
+from tests.support.point_batch import groups_of
 from tests.unit.backend.http.point_reads.instances import holding, write
-from tests.unit.backend.http.point_reads.test_batched_keys import answers_to, groups_of
+from tests.unit.backend.http.point_reads.test_batched_keys import answers_to
 from tests.unit.model.test_listed_keys import avro_text
 
 UUID = "0b4b7e36-7e2d-4d5c-9a0f-3b1f0a7c9e1a"
@@ -207,9 +207,9 @@ def test_the_format_must_be_that_of_the_view(tmp_path: Path) -> None:
     """nginx may have an older topology, with another format of the keys."""
     longs, texts = avro('"long"'), avro('"string"')
     fingerprints = [AvroSchema(of.key_schema or "").fingerprint for of in (longs, texts)]
-    assert key_format_of(longs) == f"avro:{fingerprints[0]}".encode()
+    assert key_format_of(longs) == f"avro:{fingerprints[0]}"
     with storing(tmp_path, FORMATS["avro long"], longs) as (_, shell):
-        assert not is_alone(shell, b"orders %b murmur2 1 0" % key_format_of(longs), b"\0")
+        assert not is_alone(shell, b"orders %b murmur2 1 0" % key_format_of(longs).encode(), b"\0")
         for name in ("avro", f"avro:{fingerprints[1]}", "int64", "string", ""):
             assert is_alone(shell, b"orders %b murmur2 1 0" % name.encode(), b"\0"), name
         assert is_alone(shell, b"orders murmur2 1 0", b"\0"), "of an earlier release: text"

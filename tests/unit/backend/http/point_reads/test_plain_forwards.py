@@ -77,7 +77,7 @@ def test_plain_reads_are_forwarded_without_the_router(made: World) -> None:
 def test_what_this_instance_can_decide_is_not_forwarded(made: World) -> None:
     own = [key for key in KEYS if not forwarded(made, [key])]
     other = next(key for key in KEYS if forwarded(made, [key]))
-    for targets in (own, ["%zz"], ["a/b"], [f"{other}/"], ["k" * 9000], [f"{other}/changes"]):
+    for targets in (own, ["%zz"], ["a/b"], ["k" * 9000], [f"{other}/changes"]):
         assert forward_now(made, targets) == [None] * len(targets)
     made.place(0, 1, 0, 1, mispartitioned=True)
     assert forward_now(made, KEYS) == [None] * len(KEYS)
