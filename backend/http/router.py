@@ -37,7 +37,7 @@ from backend.http.limits.view_quotas import ViewQuotas
 from backend.http.metrics.measuring import Measured
 from backend.http.paths import Paths, path_of_absolute_form
 from backend.http.request import Request
-from backend.http.responses import KeyResponses
+from backend.http.responses import KeyResponses, pipeline_headers
 from backend.http.route_table import OTHER, Match, Route, RouteTable, page_path
 from backend.http.routes.admin import AdminRoutes
 from backend.http.routes.append import AppendRoute
@@ -298,6 +298,8 @@ class Router:
             measured.answer = answer
         if answer is not None and route.access is Access.READ:
             add_missing(answer.headers, self._group.missing_headers(request.view))
+            if request.view is not None and answer.status not in (401, 403):
+                add_missing(answer.headers, pipeline_headers(self._context, request.view))
         return answer
 
     async def _handle_internal(self, match: Match, request: Request) -> Answer | None:
