@@ -9,6 +9,7 @@ response has all numbers of these two, and the merger adds them.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from decimal import Decimal
 from itertools import groupby
@@ -54,7 +55,7 @@ class KeyRanking:
     def ranked(self, stored_key: bytes, numbers: Numbers) -> Ranked | None:
         """The key with its rank and its item; None if it has no number."""
         number = number_of(numbers, self._order_by)
-        rank = rank_of(number, self._descending)
+        rank = rank_of(_as_written(number), self._descending)
         if rank is None:
             return None
         key = self._key_json(self._entry_key(stored_key).key)
@@ -62,7 +63,6 @@ class KeyRanking:
 
     def rank_of_item(self, item: bytes) -> Number | None:
         """Raises ValueError if the item has no number."""
-        # decimals would lose digits as floats
         value = json.loads(item.rpartition(_VALUE)[2][:-1], parse_float=Decimal)
         number = _INFINITE.get(value, value)
         if not isinstance(number, int | float | Decimal):
@@ -73,6 +73,14 @@ class KeyRanking:
         """The refusal if the field has texts, but no number."""
         assert self.numbers is not None
         return self.numbers.refusal("by", text)
+
+
+def _as_written(number: Number | None) -> Number | None:
+    """The number that a reader of the item gets, with all digits of decimals. So a key has the same
+    rank, whoever computes it."""
+    if isinstance(number, float) and math.isfinite(number):
+        return Decimal(repr(number))
+    return number
 
 
 class KeyReducer:

@@ -150,6 +150,15 @@ def test_each_number_of_a_key(words: World, query: str, items: list[Any]) -> Non
     assert words.ask(f"top?{query}", "b2").json == wanted
 
 
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_keys_with_equal_numbers_are_in_key_order(windows: World, slices: None, order: str) -> None:
+    """Regression: keys at the ends of a response had another rank than those between them."""
+    keys = [f"{n:02}" for n in range(99) if windows.partition(b"%02d" % n) == 0][:5]
+    put(windows, {(key, start): 0.1 for key in keys for start in range(2)})
+    found = json.loads(windows.ask(f"top?by=n&order={order}&limit=3", "b2").body)
+    assert found["items"] == [{"key": key, "value": 0.2} for key in keys[:3]]
+
+
 def test_a_key_in_two_partitions_has_one_sum(words: World) -> None:
     elsewhere = (words.partition(b"the") + 1) % len(words.store_partitions)
     words.put(window_key("the", 1), struct.pack(">q", 100), timestamp=8, partition=elsewhere)
