@@ -36,6 +36,7 @@ LONGER_PARAMETERS = {
     ),
     **dict.fromkeys(("by", "value"), MAX_PATH_BYTES),
     "min_offset": 16 << 10,
+    **dict.fromkeys(("where", "select"), 8 << 10),
 }
 """Name -> maximum bytes (percent-decoded), for parameters with a greater limit than
 MAX_PARAMETER_BYTES."""

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ from model.partitioner import puts_anywhere
 from model.problems import ConfigurationError
 from model.quotas import Quota
 from model.rows.codec import RowCodec
+from model.rows.declared_fields import DeclaredField, hash_of_fields
 from model.rows.reader import RowReader, RowRule
 from model.times import duration_text
 from model.toml_lines import view_table
@@ -40,6 +41,9 @@ and its newest record is its value. PARTIAL: each partition has a partial result
 SKIP = "skip"
 """The value of `unreadable`: if the value of a record is not in the view's format, the key keeps
 the value of its previous record."""
+
+BOUNDED = "bounded"
+"""The value of `scans`: a query of the whole view needs a key, or a range of keys."""
 
 SPARK_GROUP_PREFIX = "queryable-spark-"
 """The Spark job commits the offsets of a view to the consumer group with this prefix and the view's
@@ -88,6 +92,8 @@ class View:
     quota: Quota | None = dataclasses.field(default=None, compare=False)
     derivation: Derivation | None = dataclasses.field(default=None, compare=False, repr=False)
     push: str | None = dataclasses.field(default=None, compare=False)  # folder of its pushes
+    fields: tuple[DeclaredField, ...] = dataclasses.field(default=(), compare=False)
+    scans: str = dataclasses.field(default="", compare=False)  # BOUNDED
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -120,6 +126,11 @@ class View:
     @property
     def has_pipeline(self) -> bool:
         return bool(self.pipeline)
+
+    @cached_property
+    def fields_hash(self) -> str:
+        """The hash of the declared fields, which are no part of the definition."""
+        return hash_of_fields(self.fields)
 
     @cached_property
     def key_codec(self) -> Codec:
@@ -252,7 +263,7 @@ class View:
         they are not set, so that the hashes of older views stay the same."""
         return {
             field.name: value
-            for field in fields(self)
+            for field in dataclasses.fields(self)
             if field.compare
             and (
                 (value := getattr(self, field.name)) is not None
@@ -263,7 +274,7 @@ class View:
     def description(self) -> dict[str, Any]:
         """The public description in /views and /processors. Times are in ms, and fingerprints
         replace schemas."""
-        defaults = {field.name: field.default for field in fields(self)}
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
         formats = {"key_schema": self.key, "value_schema": self.value}
         return {
             name: format_of(formats[name]).fingerprint(value) if name in _SCHEMAS else value

@@ -24,6 +24,7 @@ from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
 from model.quotas import Quota, parse_quota
+from model.rows.declared_fields import DeclaredField, parse_declared_fields
 from model.rows.entry import contradicting_rows
 from model.rows.reader import DEBEZIUM
 from model.schemas_table import parse_schemas
@@ -33,7 +34,16 @@ from model.toml_lines import view_table
 from model.view_conflicts import conflicts
 from model.view_field import BOOLEAN, Field, as_text, join_quoted, not_a_string
 from model.view_versions import stored_name
-from model.views import ANY_PARTITION, NEWEST, PARTIAL, SKIP, SPARK_GROUP_PREFIX, Deployment, View
+from model.views import (
+    ANY_PARTITION,
+    BOUNDED,
+    NEWEST,
+    PARTIAL,
+    SKIP,
+    SPARK_GROUP_PREFIX,
+    Deployment,
+    View,
+)
 
 # The first segments of the paths that the product itself has.
 RESERVED_SEGMENTS = frozenset(
@@ -92,6 +102,7 @@ _FIELDS = {
     ),
     "partitions": Field("", None, "the number of partitions, if Spark's job creates the topic"),
     "trigger": Field("", None, 'when Spark writes results: "real-time", or a time such as "5s"'),
+    "scans": Field("", ("", BOUNDED), "whether queries of the whole view need a key or a range"),
     "push": Field("", None, "the folder or URL of the pushes of batch jobs"),
     "retention": Field("", None, 'how long entries are kept, by their time, such as "7d"'),
     **_format_fields(),
@@ -176,6 +187,13 @@ def _parse_view(
         source = source_of_key(fields["derive"], e.path, sources)
         where = (*table, "derive") if source is None else ("sources", source)
         raise reader.error_at(where, e.path, str(e)) from None
+    declared: tuple[DeclaredField, ...] = ()
+    if "fields" in fields:
+        fields = dict(fields)
+        try:
+            declared = parse_declared_fields(fields.pop("fields"))
+        except TableError as e:
+            raise reader.error_at((*table, "fields"), e.path, str(e)) from None
     key_fields = None
     if "key_fields" in fields:
         # neither the bytes of a key nor its partition follow from its fields
@@ -186,7 +204,7 @@ def _parse_view(
             raise reader.error(table, "key_fields", str(e)) from None
     for field in fields:
         if field not in _FIELDS:
-            known = ", ".join((*_FIELDS, "key_fields", "derive"))
+            known = ", ".join((*_FIELDS, "key_fields", "fields", "derive"))
             raise reader.error(table, field, f"unknown field; known fields: {known}")
     values: dict[str, str] = {}
     for field, spec in _FIELDS.items():
@@ -249,6 +267,8 @@ def _parse_view(
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
         derivation=derivation,
+        fields=declared,
+        scans=values["scans"],
     )
     if derivation is not None:
         for field, reason in contradictions(view, derivation):

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import orjson
 
+from backend.queries.filters.parameters import FILTERS, SELECT, wants, with_filters
 from backend.queries.history import Span
 from backend.queries.page import Page, question
 from backend.queries.parameters import Parameters, whole_number, within_64_bits
@@ -30,7 +31,7 @@ from model.views import View
 _BOUNDS = ("stale", "min_offset", "max_lag", "max_staleness")
 _COMMON = ("encoding", "route", *_BOUNDS)
 _SPAN = ("from", "to", "order", "limit", "cursor")
-_PAGE = ("order", "limit", "cursor", "stale", "partition", "timestamps")
+_PAGE = ("order", "limit", "cursor", "stale", "partition", "timestamps", SELECT, *FILTERS)
 PARAMETERS = {
     KEYS: ("from", "to", "prefix", *_PAGE),
     WINDOWS: ("from", "to", "key_from", "key_to", *_PAGE),
@@ -195,12 +196,17 @@ def page_parameters(view: View, resource: str, query: bytes, stream: bool = Fals
     if prefix is not None:
         least, end = view.layout.prefix_range(_prefix(view, prefix))
         low, high = max(low, least), min(high, end)
-    asked = Query(low, high, backwards, first, last, parameters.stale())
+    asked = with_filters(
+        view, parameters, Query(low, high, backwards, first, last, parameters.stale())
+    )
+    low, high = asked.low, asked.high
     partition = parameters.parsed("partition", whole_number)
     after = None
     if (cursor := parameters.parsed("cursor", str)) is not None:
         after = decode_cursor(question(asked, resource, partition, view), cursor, (low, high))
-    return Page(resource, asked, limit, after, partition, _flag(parameters, "timestamps"))
+    explain, offsets = wants(parameters, "explain"), wants(parameters, "offsets")
+    timestamps = _flag(parameters, "timestamps")
+    return Page(resource, asked, limit, after, partition, timestamps, explain, offsets)
 
 
 def batch_parameters(query: bytes) -> ReadOptions:

@@ -10,6 +10,7 @@ from backend.http.representation import JSON as AS_JSON
 from backend.http.representation import VARY, represented
 from backend.http.sending import varying
 from backend.instance.context import QueryContext
+from backend.queries.filters.plan import plan_of
 from backend.queries.history import HistoryPage
 from backend.queries.point import Entry, State, ViewReads
 from backend.queries.routing import PLAIN, ReadOptions
@@ -30,6 +31,7 @@ from backend.wire.answer import (
     staleness_text,
     timestamp_headers,
 )
+from backend.wire.scan import Query
 from model.kinds.kind import DOCUMENT
 from model.kinds.versioned import validity_json
 from model.machine.clock import boot_time
@@ -292,6 +294,25 @@ def pipeline_headers(context: QueryContext, view: View) -> tuple[Header, ...]:
     """The headers of every answer of the view; none if it has no pipeline."""
     pipeline = context.pipelines.get(view.name)
     return () if pipeline is None else pipeline.headers(boot_time())
+
+
+MAX_OFFSETS = 100
+"""How many positions an answer names at most."""
+
+
+def plan_header(query: Query) -> Header:
+    """How the query finds its entries."""
+    return b"plan", plan_of(query.low, query.high).encode()
+
+
+def examined_headers(query: Query, freshness: Freshness, with_offsets: bool) -> list[Header]:
+    """Plan and Examined; with Offsets, the position of each partition that was read."""
+    headers = [plan_header(query), (b"examined", b"%d" % freshness.examined)]
+    positions = sorted(freshness.positions.items())
+    if with_offsets and len(positions) <= MAX_OFFSETS:
+        offsets = ",".join(f"{partition}:{position}" for partition, position in positions)
+        headers.append((b"offsets", offsets.encode()))
+    return headers
 
 
 def state_headers(context: QueryContext, view: View, freshness: Freshness) -> list[Header]:

@@ -187,8 +187,9 @@ class Router:
             Route(_PAGES, "/views/{view}/keys", read, views.keys, scans, MAX_BATCH_BYTES),
             Route(_PAGES, "/views/{view}/windows", read, views.windows, scans, MAX_BATCH_BYTES),
             Route(_PAGES, "/views/{view}/sessions", read, views.sessions, scans, MAX_BATCH_BYTES),
+            Route(_POST, "/views/{view}/query", read, views.query, scans, MAX_BATCH_BYTES),
             *(
-                Route(_READ, f"/views/{{view}}/{q.name}", read, views.query(q), reductions)
+                Route(_READ, f"/views/{{view}}/{q.name}", read, views.reduction(q), reductions)
                 for q in VIEW_QUERIES
             ),
             Route(_POST, "/views/{view}/batch", read, views.batch, batches, MAX_BATCH_BYTES),

@@ -35,6 +35,8 @@ class Page:
     after: bytes | None
     partition: int | None = None
     timestamps: bool = False  # of the records, in the items
+    explain: bool = False  # say how the page is read, instead of reading it
+    offsets: bool = False  # say the positions of partitions
 
 
 def _items(page: Page, rows: Sequence[Row]) -> list[bytes]:
@@ -156,6 +158,7 @@ async def first_rows(
                 if len(page) == limit or size > MAX_PAGE_BYTES:
                     at_end = reached is None and number == len(rows)
                     return page, None if at_end else row[0]
-            if time.monotonic() > deadline:
+            most = query.max_examined
+            if time.monotonic() > deadline or (most is not None and freshness.examined >= most):
                 break
     return page, reached

@@ -29,7 +29,9 @@ KNOWS_UNREADABLE = (b"queryable-unreadable", b"1")
 @dataclass(frozen=True)
 class Query:
     """Entries with low <= stored key < high; windows that start, or sessions that overlap, within
-    first..last (ms, both inclusive; None: no bound)."""
+    first..last (ms, both inclusive; None: no bound). `where`: the condition that they meet.
+    `select`: the fields of their values. `fields`: the hash of the declared fields, on whose types
+    a condition depends. `max_examined`: how many entries to read at most."""
 
     low: bytes = layout.ALL[0]
     high: bytes = layout.ALL[1]
@@ -37,11 +39,16 @@ class Query:
     first: int | None = None
     last: int | None = None
     stale: str | None = None  # ALLOW, NEVER
+    where: str | None = None
+    select: str | None = None
+    fields: str | None = None
+    max_examined: int | None = None
 
     def question(self, view: View, kind: str) -> Question:
         """What identifies this query in its cursors."""
         low, high = self.low.hex(), self.high.hex()
-        return (view.hash, kind, self.backwards, low, high, self.first, self.last)
+        asked = (view.hash, kind, self.backwards, low, high, self.first, self.last)
+        return asked if self.where is None else (*asked, self.where)
 
     def rest(self, view: View, after: bytes | None) -> Range:
         """What is left of the range behind a row's key."""
@@ -77,4 +84,5 @@ class ScanResponse:
     # not known
     partition_counts: tuple[int, ...] = ()
     unreadable: int = 0  # entries that a reducer did not get, because they cannot be read
+    examined: int = 0  # entries that were read, with those that are no rows
     instance: str = ""  # the one that has responded; set by the sender of the request

@@ -17,8 +17,9 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backend.wire.scan import ALLOW, NEVER, Query, ScanResponse
+from model.expressions.parser import MAX_CHARACTERS
 from model.kinds import layout
-from model.limits import MAX_PATH_BYTES, check_json, shown
+from model.limits import MAX_PATH_BYTES, check_json, parameter_bytes, shown
 from model.records import ENTRY_HEAD_SIZE
 
 MAX_PARTITIONS = 16_000  # of a view
@@ -79,6 +80,10 @@ class _QueryFields(BaseModel):
     last: _Int64 | None
     stale_allowed: bool
     active_only: bool = False
+    where: Annotated[str, Field(max_length=MAX_CHARACTERS)] | None = None
+    select: Annotated[str, Field(max_length=parameter_bytes("select"))] | None = None
+    fields: Annotated[str, Field(max_length=64)] | None = None
+    max_examined: _Natural | None = None
 
 
 class _Question(BaseModel):
@@ -125,6 +130,7 @@ class _PartFields(BaseModel):
         default_factory=list
     )
     unreadable: _Natural = 0
+    examined: _Natural = 0
 
 
 _PLAIN_FIELDS = tuple(field.name for field in fields(ScanRequest) if field.name != "query")
@@ -163,7 +169,13 @@ def decode_request(body: bytes) -> tuple[ScanRequest, list[int], bytes | None]:
     asked = question.query
     stale = ALLOW if asked.stale_allowed else NEVER if asked.active_only else None
     query = Query(
-        _hex(asked.low), _hex(asked.high), asked.backwards, asked.first, asked.last, stale
+        _hex(asked.low),
+        _hex(asked.high),
+        asked.backwards,
+        asked.first,
+        asked.last,
+        stale,
+        **{name: getattr(asked, name) for name in _NEWER_FIELDS},
     )
     fields = {name: getattr(question, name) for name in _PLAIN_FIELDS}
     after = None if question.after is None else _hex(question.after)
@@ -175,10 +187,17 @@ def decode_request(body: bytes) -> tuple[ScanRequest, list[int], bytes | None]:
     return ScanRequest(**fields, query=query), question.partitions, after
 
 
+_NEWER_FIELDS = ("where", "select", "fields", "max_examined")
+
+
 def _encode_query(query: Query) -> dict[str, Any]:
     fields = asdict(query)
     stale = fields.pop("stale")
     fields.update(low=query.low.hex(), high=query.high.hex(), stale_allowed=stale == ALLOW)
+    for name in _NEWER_FIELDS:
+        # only if they are set: an older instance refuses what it does not know
+        if fields[name] is None:
+            del fields[name]
     if stale == NEVER:
         # only then: an older instance refuses what it does not know, and a standby would answer
         fields["active_only"] = True
@@ -201,6 +220,7 @@ def encode_response(part: ScanResponse) -> bytes:
             "positions": list(part.positions.items()),
             "partition_counts": part.partition_counts,
             "unreadable": part.unreadable,
+            "examined": part.examined,
         }
     )
     parts = [len(header).to_bytes(4, "little"), header]
@@ -228,6 +248,7 @@ def decode_response(body: bytes) -> ScanResponse:
         positions=dict(header.positions),
         partition_counts=tuple(header.partition_counts),
         unreadable=header.unreadable,
+        examined=header.examined,
     )
     if (8 + ENTRY_HEAD_SIZE) * count > len(body) - at:
         raise ValueError("an answer of fewer rows than it says")

@@ -8,9 +8,11 @@ The function cannot fail. A value that is missing, or not of its field's declare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any, NamedTuple, cast
 
 from model.expressions.casts import CASTS, cast_function
 from model.expressions.matching import (
@@ -20,12 +22,21 @@ from model.expressions.matching import (
     regexp_like_function,
 )
 from model.expressions.tree import Call, Expression, Literal
-from model.expressions.types import AnyScalar, Kind, NumberTime, Type
+from model.expressions.types import INT64_MAX, INT64_MIN, AnyScalar, Kind, NumberTime, Type
 from model.expressions.values import Value, reader
 
 Row = Mapping[str, object]
 """Field ► value, as JSON has it."""
-Evaluate = Callable[[Row], Value]
+Evaluate = Callable[..., Value]
+"""A function of the variables that `places` names; without places, of a row."""
+
+
+class Place(NamedTuple):
+    """Where a field's value is: the variable, and the names of the members that lead to it."""
+
+    variable: str
+    path: tuple[str, ...]
+
 
 _DEEPEST = 90
 """Python's source has up to 100 levels of indentation. A part that is deeper is evaluated even if
@@ -49,30 +60,43 @@ _STRICT: dict[str, str] = {
 }
 """Functions and operators that are null if one of their arguments is, as Python."""
 _COMPARISONS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_COMPARE = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _AND = "False if {0} is False or {1} is False else None if {0} is None or {1} is None else True"
 _OR = "True if {0} is True or {1} is True else None if {0} is None or {1} is None else False"
 
 
-def compile_expression(expression: Expression) -> Evaluate:
-    """A function from a row to the value of the expression. A time is in µs since 1970."""
-    return _Source().compiled(expression)
+def compile_expression(
+    expression: Expression,
+    places: Mapping[str, Place] | None = None,
+    variables: Sequence[str] = ("row",),
+) -> Evaluate:
+    """A function from a row to the value of the expression. A time is in µs since 1970.
+
+    ``places``: where the value of each field is; without it, a field is a member of the row.
+    ``variables``: the names of the function's arguments, which are identifiers.
+    """
+    return _Source(places or {}).compiled(expression, variables)
+
+
+Known = dict[tuple[str, Type], str]
 
 
 class _Source:
     """The source of one function. ``_null``: the variables that may be null."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: Mapping[str, Place]) -> None:
+        self._places = places
         self._lines: list[str] = []
         self._constants: dict[str, object] = {}
         self._null: set[str] = set()
         self._variables = 0
 
-    def compiled(self, expression: Expression) -> Evaluate:
+    def compiled(self, expression: Expression, variables: Sequence[str]) -> Evaluate:
         result = self._value(expression, {}, 2)
         source = "\n".join(
             [
                 f"def make({', '.join(self._constants)}):",
-                " def evaluate(row):",
+                f" def evaluate({', '.join(variables)}):",
                 *self._lines,
                 f"  return {result}",
                 " return evaluate",
@@ -107,20 +131,38 @@ class _Source:
             text = f"None if {' or '.join(tests)} else {text}"
         return self._variable(level, text, may_be_null or bool(tests))
 
-    def _value(self, expression: Expression, known: dict[str, str], level: int) -> str:
-        """The name of the variable or constant that has the value. ``known``: field ► the variable
-        that has it."""
+    def _value(self, expression: Expression, known: Known, level: int) -> str:
+        """The name of the variable or constant that has the value. ``known``: the variables of
+        fields that have been read."""
         if isinstance(expression, Literal):
             return self._constant(expression.value)
         if isinstance(expression, Call):
             return self._call(expression, known, level)
-        name = expression.name
-        if name not in known:
-            known[name] = self._field(name, expression.type, level)
-        return known[name]
+        # a field without a declared type may be read in several ways
+        read = expression.name, expression.type
+        if read not in known:
+            known[read] = self._field(expression.name, expression.type, level)
+        return known[read]
+
+    def _member(self, name: str, level: int) -> str:
+        """The source of a field's value."""
+        place = self._places.get(name, Place("row", (name,)))
+        *outer, last = place.path or [None]
+        if last is None:
+            return place.variable
+        variable = place.variable
+        for member in outer:
+            text = f"{variable}.get({self._constant(member)}) if type({variable}) is dict else None"
+            variable = self._variable(level, text, True)
+        found = f"{variable}.get({self._constant(last)})"
+        if not outer and name not in self._places:
+            return found  # a row has members
+        return f"({found} if type({variable}) is dict else None)"
 
     def _field(self, name: str, type_: Type, level: int) -> str:
-        member = f"row.get({self._constant(name)})"
+        member = self._member(name, level)
+        if type_.kind is Kind.JSON:
+            return self._variable(level, member, True)
         if isinstance(type_, AnyScalar | NumberTime) or type_.kind not in _CHECKS:
             return self._variable(level, f"{self._constant(reader(type_))}({member})", True)
         # the plain types without a call, because most conditions only compare them
@@ -132,7 +174,7 @@ class _Source:
         self._line(level, f"if {wrong}: {variable} = None")
         return variable
 
-    def _call(self, call: Call, known: dict[str, str], level: int) -> str:
+    def _call(self, call: Call, known: Known, level: int) -> str:
         lazy = {"and": self._and, "or": self._or, "if": self._if, "coalesce": self._coalesce}
         if call.function in lazy:
             return lazy[call.function](call.arguments, known, level)
@@ -154,16 +196,16 @@ class _Source:
         self._line(level, f"if {test}:")
         return level + 1
 
-    def _and(self, arguments: tuple[Expression, ...], known: dict[str, str], level: int) -> str:
+    def _and(self, arguments: tuple[Expression, ...], known: Known, level: int) -> str:
         return self._joined(arguments, known, level, "is not False", _AND)
 
-    def _or(self, arguments: tuple[Expression, ...], known: dict[str, str], level: int) -> str:
+    def _or(self, arguments: tuple[Expression, ...], known: Known, level: int) -> str:
         return self._joined(arguments, known, level, "is not True", _OR)
 
     def _joined(
         self,
         arguments: tuple[Expression, ...],
-        known: dict[str, str],
+        known: Known,
         level: int,
         undecided: str,
         text: str,
@@ -175,7 +217,7 @@ class _Source:
         self._line(inner, f"{result} = {text.format(result, other)}")
         return result
 
-    def _if(self, arguments: tuple[Expression, ...], known: dict[str, str], level: int) -> str:
+    def _if(self, arguments: tuple[Expression, ...], known: Known, level: int) -> str:
         condition, then, other = arguments
         test = f"{self._value(condition, known, level)} is True"
         if level >= _DEEPEST:
@@ -188,9 +230,7 @@ class _Source:
             self._line(level + 1, f"{result} = {value}")
         return result
 
-    def _coalesce(
-        self, arguments: tuple[Expression, ...], known: dict[str, str], level: int
-    ) -> str:
+    def _coalesce(self, arguments: tuple[Expression, ...], known: Known, level: int) -> str:
         first, *alternatives = arguments
         result = self._variable(level, self._value(first, known, level), True)
         for alternative in alternatives:
@@ -204,8 +244,11 @@ class _Source:
     ) -> str:
         """Compares by value. A decimal is compared with a double as the double of its text."""
         kinds = {argument.type.kind for argument in arguments}
+        if Kind.JSON in kinds:
+            compare = self._constant(partial(_compared_json, _COMPARE[operator]))
+            return self._strict(level, f"{compare}({', '.join(names)})", *names, may_be_null=True)
         sides = list(names)
-        if kinds == {Kind.DECIMAL, Kind.DOUBLE}:
+        if Kind.DECIMAL in kinds and kinds & {Kind.DOUBLE, Kind.NUMBER}:
             for number, argument in enumerate(arguments):
                 if isinstance(argument, Literal):
                     sides[number] = self._constant(float(argument.value))
@@ -221,7 +264,7 @@ class _Source:
 
     def _in(self, call: Call, names: list[str], level: int) -> str:
         operand, *items = call.arguments
-        is_double = operand.type.kind is Kind.DOUBLE
+        is_double = operand.type.kind in (Kind.DOUBLE, Kind.NUMBER)
         values = {
             float(item.value) if is_double and isinstance(item.value, Decimal) else item.value
             for item in items
@@ -248,6 +291,21 @@ class _Source:
         pattern, *group = _written(call)
         matched = _MATCHED[call.function](pattern, *group)
         return self._strict(level, f"{self._constant(matched)}({names[0]})", names[0])
+
+
+def _compared_json(compare: Callable[[Any, Any], bool], left: object, right: object) -> bool | None:
+    """Compares two values in JSON; null unless both are strings, numbers, or booleans."""
+    kinds = {_json_kind(left), _json_kind(right)}
+    if len(kinds) > 1 or None in kinds or (kinds == {bool} and compare not in (eq, ne)):
+        return None
+    return compare(left, right)
+
+
+def _json_kind(value: object) -> type | None:
+    kind = type(value)
+    if kind is int:
+        return float if INT64_MIN <= cast(int, value) <= INT64_MAX else None
+    return kind if kind in (str, float, bool) else None
 
 
 def _written(call: Call) -> list[Any]:

@@ -27,8 +27,8 @@ from model.expressions.types import (
 )
 
 _MAX_BYTES = 2**31 - 1
-_NUMBERS = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE})
-_ORDERED = _NUMBERS | {Kind.STRING, Kind.TIME}
+_NUMBERS = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.NUMBER})
+_ORDERED = _NUMBERS | {Kind.STRING, Kind.TIME, Kind.JSON}
 
 
 class Argument(NamedTuple):

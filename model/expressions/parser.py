@@ -15,7 +15,7 @@ from decimal import Decimal
 
 from model.expressions.casts import CAST_TYPES, cast_name
 from model.expressions.functions import FUNCTIONS, Argument, result_type
-from model.expressions.hints import unexpected, unknown_field, unknown_function
+from model.expressions.hints import QUOTES, unexpected, unknown_field, unknown_function
 from model.expressions.tokens import Token, tokens
 from model.expressions.tree import Call, Expression, Literal
 from model.expressions.types import (
@@ -23,10 +23,12 @@ from model.expressions.types import (
     INT64_MAX,
     INT64_MIN,
     STRING,
+    Type,
     decimal_literal,
     integer,
     time_literal,
 )
+from model.expressions.undeclared import with_types
 from model.times import parse_instant
 
 MAX_CHARACTERS = 2_000
@@ -105,9 +107,12 @@ class _Parser:
             raise self._error(f"expected {text}, not {self._peek.text or 'the end'}")
 
     def _call(self, function: str, at: int, *arguments: Expression) -> Call:
-        given = [Argument(argument.type, _literal(argument)) for argument in arguments]
+        def type_of(arguments: tuple[Expression, ...]) -> Type:
+            given = [Argument(argument.type, _literal(argument)) for argument in arguments]
+            return result_type(function, given)
+
         try:
-            return Call(function, arguments, result_type(function, given))
+            return Call(function, *with_types(arguments, type_of))
         except ValueError as e:
             raise self._error(str(e), at) from None
 
@@ -218,6 +223,8 @@ class _Parser:
         if word == "timestamp" and self._peek.kind == "string":
             return self._time()
         if token.text not in self._names:
+            if token.text.startswith('"'):
+                raise self._error(QUOTES, token.at)
             raise self._error(unknown_field(token.text, self._names), token.at)
         return self._names[token.text]
 

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from model.expressions.hints import QUOTES, unexpected
 
+_NAME = r'(?:[A-Za-z_]\w*|"[^"]+")'
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?![\w.]))|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){0,15})|(?P<string>'(?:[^']|'')*')"
+    r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?![\w.]))"
+    rf"|(?P<name>{_NAME}(?:\.{_NAME}){{0,15}})|(?P<string>'(?:[^']|'')*')"
     r"|(?P<symbol><>|!=|<=|>=|\|\||[-+*=<>(),]))",
     re.ASCII,
 )

@@ -37,6 +37,8 @@ class Kind(StrEnum):
     BOOLEAN = "boolean"
     TIME = "time"
     STRINGS = "list of strings"
+    NUMBER = "number"
+    JSON = "value of a field without a declared type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,10 @@ STRING = Type(Kind.STRING)
 BOOLEAN = Type(Kind.BOOLEAN)
 DOUBLE = Type(Kind.DOUBLE)
 STRINGS = Type(Kind.STRINGS)
+NUMBER = Type(Kind.NUMBER, optional=True)
+"""A whole number of 64 bits, or a double: a number in JSON whose type is not declared."""
+JSON = Type(Kind.JSON, optional=True)
+"""Any value in JSON. What it is compared with, or given to, decides how it is read."""
 MAX_SECONDS = INT64_MAX // 10**6
 """Spark's times are microseconds."""
 # The years 1 to 9999. In UTC, one more day before and after them.

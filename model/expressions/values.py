@@ -10,7 +10,16 @@ import json
 from collections.abc import Callable
 from decimal import Decimal
 
-from model.expressions.types import DECIMAL_DIGITS, TIME, AnyScalar, Kind, NumberTime, Type
+from model.expressions.types import (
+    DECIMAL_DIGITS,
+    INT64_MAX,
+    INT64_MIN,
+    TIME,
+    AnyScalar,
+    Kind,
+    NumberTime,
+    Type,
+)
 from model.times import NOT_A_TIME, parse_instant
 
 Value = str | int | float | Decimal | bool | list[str] | None
@@ -58,6 +67,15 @@ def double_of_number(value: object) -> float:
     if not abs(number) < float("inf"):
         raise ValueError("not a finite number")
     return number + 0.0  # -0.0 and 0.0 are equal, so one of them would be chosen by chance
+
+
+def number(value: object) -> int | float:
+    """A whole number of 64 bits, or a finite double. Raises ValueError."""
+    if type(value) is int and INT64_MIN <= value <= INT64_MAX:
+        return value
+    if type(value) is float and abs(value) < float("inf"):
+        return value
+    raise ValueError(NOT_A_NUMBER)
 
 
 def decimal_of_double(number: float, scale: int) -> Decimal:
@@ -140,6 +158,7 @@ _NOT_OF_KIND = {
     Kind.STRING: NOT_A_STRING,
     Kind.BOOLEAN: "not true or false",
     Kind.DOUBLE: NOT_A_NUMBER,
+    Kind.NUMBER: NOT_A_NUMBER,
     Kind.DECIMAL: NOT_A_NUMBER,
     Kind.TIME: NOT_A_TIME,
 }
@@ -148,5 +167,6 @@ _READERS: dict[Kind, Read] = {
     Kind.STRING: _string,
     Kind.BOOLEAN: _boolean,
     Kind.DOUBLE: double_of_number,
+    Kind.NUMBER: number,
     Kind.TIME: _time,
 }

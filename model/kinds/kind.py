@@ -102,6 +102,10 @@ class Kind:
         """The decoded key of a row. If not `with_times`, rows of versioned stores have no times."""
         return view.layout.entry_key(key)
 
+    def end_of(self, view: StoredView, key: EntryKey) -> int | None:
+        """The end (ms) of a window or session; None if there is none."""
+        return None
+
     def after_row(self, key: bytes) -> bytes:
         """The smallest stored key after a row of a listing."""
         return key + b"\0"

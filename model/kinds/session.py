@@ -63,6 +63,9 @@ class Session(Kind):
     def layout(self, view: StoredView) -> SessionLayout:
         return SessionLayout(view.key_codec)
 
+    def end_of(self, view: StoredView, key: EntryKey) -> int | None:
+        return key.end
+
     def render(self, view: StoredView) -> Render:
         key_json, value_json = view.key_codec.to_json, view.value_codec.to_json
         entry_key = view.layout.entry_key

@@ -70,6 +70,9 @@ class Window(Kind):
     def layout(self, view: StoredView) -> WindowLayout:
         return WindowLayout(view.key_codec, sequenced=view.window_key == "changelog")
 
+    def end_of(self, view: StoredView, key: EntryKey) -> int | None:
+        return view.window_end(key.start)
+
     def render(self, view: StoredView) -> Render:
         key_json, value_json = view.key_codec.to_json, view.value_codec.to_json
         entry_key, end_of = view.layout.entry_key, view.window_end

@@ -6,6 +6,8 @@ import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
+import orjson
+
 from backend.http.limits.bodies import require_json
 from backend.http.limits.gates import Gate
 from backend.http.negotiation import NDJSON, wants_lines
@@ -16,23 +18,32 @@ from backend.http.parameters import (
     with_body,
 )
 from backend.http.request import Request
-from backend.http.responses import pipeline_headers, state_headers
+from backend.http.responses import (
+    examined_headers,
+    pipeline_headers,
+    plan_header,
+    state_headers,
+)
 from backend.http.route_table import Handler
 from backend.http.view_versions import in_version_of_cursor
 from backend.instance.context import QueryContext
 from backend.queries.batch import Batches
+from backend.queries.filters.parameters import wants
+from backend.queries.filters.plan import plan_of
 from backend.queries.key_bodies import needs_exact, parse_batch
 from backend.queries.page import Page, read_page, stream_page
 from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.scatter_gather import ScatterGather
-from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
+from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_custom, refuse_store
 from backend.queries.turns import next_turn
 from backend.queries.whole_view.view_query import ViewQuery
 from backend.wire.answer import JSON, Answer, Header
+from backend.wire.scan import Query
 from model.problems import Unauthenticated
 from model.views import View
 
 _MAX_STREAMS = 32
+_PLAN = b"application/vnd.queryable.plan+json"
 _AS_SPACES = bytes.maketrans(b"\r\n", b"  ")
 _WRITE = 1 << 16  # bytes of lines that are sent at once
 
@@ -66,10 +77,35 @@ class ViewRoutes:
             return None
         with self._measured(request.routed_view, "page"):
             view, page = self._parse(request, resource)
+            if page.explain:
+                return await self._explained(view, page.query, page.partition)
             result = await read_page(self._scatter_gather, view, page)
         next_ = b"null" if result.next is None else b'"%b"' % result.next.encode()
         body = b'{"items":[%b],"next":%b}' % (b",".join(result.items), next_)
-        return Answer(200, self._headers(view, result.freshness), body)
+        headers = self._headers(view, result.freshness)
+        headers += examined_headers(page.query, result.freshness, page.offsets)
+        return Answer(200, headers, body)
+
+    async def query(self, request: Request) -> Answer | None:
+        """A page of the view's resource, with all parameters in the body."""
+        resource = request.routed_view.kind.resource
+        if resource is None:
+            refuse_custom(request.routed_view)
+        return await self._page(request, resource or KEYS)
+
+    async def _explained(self, view: View, query: Query, partition: int | None = None) -> Answer:
+        """How the query finds its entries."""
+        freshness = Freshness()
+        entries = await self._scatter_gather.estimate(view, query, freshness)
+        document = {
+            "plan": plan_of(query.low, query.high),
+            "partitions": self._scatter_gather.total(view) if partition is None else 1,
+            "entries": entries,
+            "filter": query.where,
+        }
+        headers = self._headers(view, freshness, _PLAN)
+        headers += examined_headers(query, freshness, False)
+        return Answer(200, headers, orjson.dumps(document))
 
     def _parse(self, request: Request, resource: str, stream: bool = False) -> tuple[View, Page]:
         """The version of the view, and the page of it that the request asks for. Raises
@@ -90,13 +126,14 @@ class ViewRoutes:
         freshness = Freshness()
         view, page = self._parse(request, resource, stream=True)
         steps = stream_page(self._scatter_gather, view, page, freshness)
-        await self._send_lines(request, steps, freshness)
+        await self._send_lines(request, steps, freshness, page.query)
 
     async def _send_lines(
         self,
         request: Request,
         steps: AsyncGenerator[tuple[list[bytes], bool]],
         freshness: Freshness,
+        query: Query,
     ) -> None:
         lines: list[bytes] = []
         waiting = 0  # bytes
@@ -104,6 +141,7 @@ class ViewRoutes:
             async for items, last in steps:
                 if not request.was_started:
                     headers = self._headers(request.routed_view, freshness, NDJSON)
+                    headers.append(plan_header(query))
                     start = {"type": "http.response.start", "status": 200, "headers": headers}
                     await request.send(start)
                 elif not request.is_admitted():
@@ -115,8 +153,8 @@ class ViewRoutes:
                     lines, waiting = [], 0
                     await request.send({"type": "http.response.body", **message})
 
-    def query(self, query: ViewQuery) -> Handler:
-        """The handler of a query."""
+    def reduction(self, query: ViewQuery) -> Handler:
+        """The handler of a query that reduces the view."""
         for scans in self._context.telemetry.scans.values():
             scans.add_kind(query.name)
 
@@ -124,8 +162,13 @@ class ViewRoutes:
             view = request.routed_view
             with self._measured(view, query.name):
                 parameters = parse_parameters(request.query, query.parameters)
+                asked = query.asked(view, parameters)
+                if wants(parameters, "explain"):
+                    return await self._explained(view, asked)
                 result = await query.answer(self._scatter_gather, view, parameters)
-            return Answer(200, self._headers(view, result.freshness), result.body)
+            headers = self._headers(view, result.freshness)
+            headers += examined_headers(asked, result.freshness, wants(parameters, "offsets"))
+            return Answer(200, headers, result.body)
 
         return handle
 

@@ -21,6 +21,7 @@ class Freshness:
     stream_time: int | None = None  # ms; the latest of all
     answerers: ServedBy = field(default_factory=ServedBy)
     entries: int = 0  # that were read; a key in two partitions has two
+    examined: int = 0  # entries that were read
     positions: dict[int, int] = field(default_factory=dict)  # of partitions; the least seen
     unreadable: int = 0  # entries whose values a query needs and that cannot be read
     unread: set[int] = field(default_factory=set)  # partitions that are being opened
@@ -31,6 +32,7 @@ class Freshness:
         self.ages = [worst([*self.ages, part.staleness])]
         self.mispartitioned = self.mispartitioned or part.mispartitioned
         self.entries += part.counted
+        self.examined += part.examined
         for partition, position in part.positions.items():
             # a later page may be from a standby that is not as far
             self.positions[partition] = min(position, self.positions.get(partition, position))

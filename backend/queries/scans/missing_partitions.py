@@ -7,6 +7,7 @@ from model.problems import Unavailable
 _WHY = {
     "catching-up": "is catching up",
     "not-here": "is moving from one instance to another",
+    "other-fields": "is held by an instance whose views.toml declares other fields of the view",
     "nobody": "is held by no instance now",
     "not-active": "is no longer active on the instance that was asked",
     "older-version": "has unreadable entries. The instance that asks has an older version, which "

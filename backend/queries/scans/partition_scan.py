@@ -14,6 +14,8 @@ from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance.context import QueryContext
+from backend.queries.filters.condition import Condition, condition_of
+from backend.queries.filters.selection import selection_of
 from backend.queries.moved_keys import is_growing, known_counts, lacks_tombstones
 from backend.queries.routing import refusal
 from backend.queries.scans import scan_budget
@@ -22,7 +24,7 @@ from backend.queries.scans.partition_run import PartitionLost, PartitionRun
 from backend.queries.scans.reducer import NewReducer, Reducer
 from backend.queries.scans.scan_budget import ScanBudget
 from backend.queries.turns import next_turn
-from backend.wire.scan import ScanResponse
+from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import BARE, ENTRIES, ESTIMATE, ROWS, ScanRequest
 from model.machine.clock import boot_time
 from model.problems import StoreClosedError, StoreError
@@ -63,6 +65,8 @@ class PartitionScans:
         view = self._context.views.get(request.view)
         if view is None or view.hash != request.view_hash:
             return ScanResponse(missing=dict.fromkeys(partitions, "not-here"))
+        if request.query.fields not in (None, view.fields_hash):
+            return ScanResponse(missing=dict.fromkeys(partitions, "other-fields"))
         placed = self._context.group.topology.views.get(view.name)
         if placed is not None and request.total < placed.partitions:
             # the sender has an older topology, and would leave partitions out
@@ -169,15 +173,27 @@ class PartitionScans:
             )
             for store_partition in store_partitions
         ]
-        budget = ScanBudget()
+        budget = ScanBudget(request.query.max_examined)
+        condition = self._condition(view, request.query)
         try:
             if reducer is None:
-                await self._rows(response, view, request, runs, budget)
+                # the sender compares entries of several partitions before it filters them
+                condition = None if response.mispartitioned else condition
+                await self._rows(response, view, request, runs, budget, condition)
             else:
                 [run] = runs
-                await self._reduce(response, reducer, run, budget)
+                await self._reduce(response, reducer, run, budget, condition)
         finally:
+            response.examined = budget.examined
             self._context.telemetry.scans[view.name].entries += budget.examined
+
+    def _condition(self, view: View, query: Query) -> Condition | None:
+        if query.where is None:
+            return None
+        try:
+            return condition_of(view, query.where)
+        except ValueError as e:
+            raise MalformedArguments(f"a malformed condition: {e}") from None
 
     def _reducer(self, view: View, request: ScanRequest) -> Reducer:
         new_reducer = self._reducers.get(request.what)
@@ -195,12 +211,16 @@ class PartitionScans:
         request: ScanRequest,
         runs: list[PartitionRun],
         budget: ScanBudget,
+        condition: Condition | None,
     ) -> None:
-        """Merges the runs as far as all of them have been read, until there are enough rows."""
+        """Merges the runs as far as all of them have been read, until there are enough rows that
+        meet the condition."""
         backwards = request.query.backwards
         render = self._renderers[view.name] if request.what == ROWS else _values
         if request.what == BARE:
             render = _empty_items
+        select = request.query.select
+        selection = None if select is None or request.what != ROWS else selection_of(view, select)
         share = min(scan_budget.YIELD_AFTER, request.limit * 5 // (4 * len(runs)) + 8)
         pending: list[Pair] = []
         frontier: bytes | None = None
@@ -223,16 +243,22 @@ class PartitionScans:
             certain_rows, pending = pending[:certain], pending[certain:]
             ready = distinct(certain_rows, _STORED)
             response.complete = response.complete and len(ready) == certain
+            examined = len(certain_rows)
+            if condition is not None:
+                ready = condition.kept(ready)
             fitting = _fitting(ready, request.limit - len(response.rows), PAGE_BYTES - size)
             is_full = fitting < len(ready)
             if is_full:
                 del ready[fitting:]
                 frontier = ready[-1][0]
-                certain_rows = certain_rows[: cut(certain_rows, frontier, backwards)]
-            response.counted += len(certain_rows)
+                examined = cut(certain_rows, frontier, backwards)
+            response.counted += examined
             size += sum(len(stored) for _, stored in ready)
             heads = [stored[:ENTRY_HEAD_SIZE] for _, stored in ready]
-            items = _items(view, ready, render, request.what == ROWS)
+            if selection is not None:
+                items = selection.items(ready)
+            else:
+                items = items_of(view, ready, render, request.what == ROWS)
             response.rows += zip(map(_KEY, ready), heads, items, strict=True)
             response.reached = frontier
             is_full = is_full or len(response.rows) >= request.limit or size >= PAGE_BYTES
@@ -240,10 +266,17 @@ class PartitionScans:
                 return
 
     async def _reduce(
-        self, response: ScanResponse, reducer: Reducer, run: PartitionRun, budget: ScanBudget
+        self,
+        response: ScanResponse,
+        reducer: Reducer,
+        run: PartitionRun,
+        budget: ScanBudget,
+        condition: Condition | None,
     ) -> None:
         while not run.ended and (run.reached is None or not budget.is_spent()):
             pairs = run.read(budget.chunk)
+            if condition is not None:
+                pairs = condition.kept(pairs)
             if run.store_partition.metadata.unreadable_values:
                 pairs, unreadable = split(run.store_partition.view, pairs)
                 response.unreadable += unreadable
@@ -270,7 +303,7 @@ def _empty_items(pairs: Iterable[Pair]) -> list[bytes]:
     return [b"" for _ in pairs]
 
 
-def _items(view: View, pairs: list[Pair], render: Render, is_json: bool) -> list[bytes]:
+def items_of(view: View, pairs: list[Pair], render: Render, is_json: bool) -> list[bytes]:
     """The item of each entry; empty for a tombstone. That of an unreadable entry is JSON, or the
     rest of the placed entry."""
     plain = [pair for pair in pairs if pair[1][8] < 0x80]

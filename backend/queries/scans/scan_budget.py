@@ -27,7 +27,9 @@ class ScanBudget:
     `chunk`: how many entries to read next. `examined`: the entries read so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_examined: int | None = None) -> None:
+        """`max_examined`: a lower limit than MAX_ENTRIES."""
+        self._max_entries = min(MAX_ENTRIES, max_examined or MAX_ENTRIES)
         self.chunk = _FIRST_CHUNK
         self.examined = 0
         self._bytes = 0
@@ -42,7 +44,7 @@ class ScanBudget:
 
     def is_spent(self) -> bool:
         """Whether the response has to end here."""
-        if self.examined >= MAX_ENTRIES or self._bytes >= MAX_BYTES:
+        if self.examined >= self._max_entries or self._bytes >= MAX_BYTES:
             return True
         return time.monotonic() >= self._deadline
 
@@ -59,6 +61,8 @@ class ScanBudget:
             in_step = int(speed * self._step_s)
             fitting = min(YIELD_AFTER, partition_run.CHUNK_BYTES // average, in_step)
             self.chunk = max(_FIRST_CHUNK if average < _FEW_BYTES else 1, fitting)
+        left = self._max_entries - self.examined
+        self.chunk = min(self.chunk, max(left, 1))
         return (
             took >= _STEP_PART * self._step_s
             or self._since_yield >= YIELD_AFTER

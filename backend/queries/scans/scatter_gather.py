@@ -20,11 +20,13 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backend.cluster.peer_client import PeerClient
 from backend.instance.context import QueryContext
+from backend.queries.filters.condition import condition_of
+from backend.queries.filters.selection import selection_of
 from backend.queries.moved_keys import has_moved_keys, refuse_pushed, refuse_unplaced
 from backend.queries.retry import Asker, Holder, Turn
 from backend.queries.routing import refusal
@@ -40,7 +42,7 @@ from backend.queries.scans.partials import (
     partials_of,
     rows_by_partition,
 )
-from backend.queries.scans.partition_scan import PartitionScans
+from backend.queries.scans.partition_scan import PartitionScans, items_of
 from backend.queries.turns import next_turn
 from backend.wire.answer import code_of
 from backend.wire.scan import KNOWS_UNREADABLE, NEVER, Query, Row, ScanResponse
@@ -55,7 +57,7 @@ from backend.wire.scan_codec import (
     encode_request,
 )
 from model.problems import Problem, Unavailable
-from model.records import is_tombstone
+from model.records import ENTRY_HEAD_SIZE, is_tombstone
 from model.views import View
 
 SCAN_PATH = b"/internal/scan"
@@ -65,6 +67,10 @@ WALK_BUDGET = 50.0  # s to reduce all partitions: less than the time-out of a pr
 MAX_ENTRIES = 10_000
 MAX_ENTRIES_BYTES = 16 << 20
 _ENTRIES_PAGE = 2_000
+
+
+class _SeveralPartitions(Exception):
+    """Keys may be in several partitions, so owners cannot compare rows with a condition."""
 
 
 class StopWalk(Exception):
@@ -239,6 +245,37 @@ class ScatterGather:
         The first step comes only after all partitions have responded. Unavailable at any step.
         `what`: one of ROW_KINDS. `partitions`: the only ones to read.
         """
+        frontier = after
+        if query.where is None or not self.may_be_in_several(view):
+            steps = self._rows(view, query, size, after, freshness, what, partitions)
+            try:
+                async with aclosing(steps):
+                    async for rows, frontier in steps:
+                        yield rows, frontier
+                return
+            except _SeveralPartitions:
+                pass
+        # the newest row of a key is chosen before it is compared with the condition
+        whole = replace(query, where=None, select=None)
+        steps = self._rows(
+            view, whole, size, frontier, freshness, RAW if what == ROWS else what, partitions
+        )
+        async with aclosing(steps):
+            async for rows, reached in steps:
+                yield filtered(view, query, what, rows), reached
+
+    async def _rows(
+        self,
+        view: View,
+        query: Query,
+        size: int,
+        after: bytes | None,
+        freshness: Freshness,
+        what: str,
+        partitions: Sequence[int] | None,
+    ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
+        """As `rows`. _SeveralPartitions if keys may be in several partitions, and there is a
+        condition."""
         total = self.total(view)
         request = ScanRequest(view.name, view.hash, total, what, query, size)
         asked = list(range(total) if partitions is None else partitions)
@@ -246,6 +283,8 @@ class ScatterGather:
         pending: list[Row] = []
         before = frontier = after
         rule = self._rule(view, what, freshness)
+        if rule is not None and query.where is not None:
+            raise _SeveralPartitions
         while rule is None or not rule.asks_separately:
             behind = [g for g in groups if not g.ended and g.reached == frontier]
             answered = await asyncio.gather(
@@ -264,6 +303,10 @@ class ScatterGather:
             certain = cut(pending, frontier, query.backwards)
             ready, pending = pending[:certain], pending[certain:]
             rows = distinct(ready, _head)
+            if query.where is not None and (
+                freshness.mispartitioned or self._rule(view, what, freshness) is not None
+            ):
+                raise _SeveralPartitions
             if (rule := self._rule(view, what, freshness)) is not None:
                 several = len(rows) < len(ready) or not all(
                     response.complete for _, response in responses
@@ -325,6 +368,24 @@ class ScatterGather:
                         return
 
         await _all(whole(partition) for partition in range(request.total))
+
+
+def filtered(view: View, query: Query, what: str, rows: Sequence[Row]) -> list[Row]:
+    """The rows that meet the condition of the query, with items of the kind `what`. `rows` have
+    record values, or no items at all (BARE)."""
+    pairs = [(key, head + item) for key, head, item in rows]
+    if query.where is not None:
+        pairs = condition_of(view, query.where).kept(pairs)
+    if what != ROWS:
+        return [(key, stored[:ENTRY_HEAD_SIZE], stored[ENTRY_HEAD_SIZE:]) for key, stored in pairs]
+    if query.select is None:
+        items = items_of(view, pairs, view.kind.render(view), is_json=True)
+    else:
+        items = selection_of(view, query.select).items(pairs)
+    return [
+        (key, stored[:ENTRY_HEAD_SIZE], item)
+        for (key, stored), item in zip(pairs, items, strict=True)
+    ]
 
 
 def took_too_long(budget: float) -> Unavailable:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from backend.queries.filters.parameters import FILTERS, with_filters
 from backend.queries.parameters import Parameters
 from backend.queries.scans.reducer import Reducer
 from backend.queries.scans.scatter_gather import ScatterGather
@@ -227,18 +228,23 @@ class Aggregate:
     `limit`: the first groups by one of their numbers."""
 
     name = "aggregate"
-    parameters = ("by", "value", "from", "to", *_Order.PARAMETERS, "stale")
+    parameters = ("by", "value", "from", "to", *_Order.PARAMETERS, "stale", *FILTERS)
 
-    async def answer(
-        self, scatter_gather: ScatterGather, view: View, parameters: Parameters
-    ) -> QueryResult:
-        """Raises BadRequest if the view has no such fields, or too many groups."""
+    def asked(self, view: View, parameters: Parameters) -> Query:
         refuse_custom(view)
         first, last = parameters.time("from"), parameters.time("to")
         if view.kind.resource == KEYS and (first is not None or last is not None):
             raise BadRequest(
                 "bad-parameter", f"from and to are for windows and sessions, not for {view.name}."
             )
+        query = Query(first=first, last=last, stale=parameters.stale())
+        return with_filters(view, parameters, query)
+
+    async def answer(
+        self, scatter_gather: ScatterGather, view: View, parameters: Parameters
+    ) -> QueryResult:
+        """Raises BadRequest if the view has no such fields, or too many groups."""
+        query = self.asked(view, parameters)
         value = parameters.text("value")
         arguments = _Arguments(
             by=parameters.text("by"),
@@ -251,7 +257,7 @@ class Aggregate:
         order = _Order.parse(parameters, with_numbers)
         reduction = Reduction(
             self,
-            Query(first=first, last=last, stale=parameters.stale()),
+            query,
             _AggregateMerger,
             MAX_GROUPS,
             arguments.model_dump(exclude_defaults=True),

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from backend.queries.filters.parameters import FILTERS, with_filters
 from backend.queries.parameters import Parameters
 from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.reducer import Reducer
@@ -44,17 +45,23 @@ class _Sum:
 class Count:
     """Every entry is read, and a key in several partitions counts once. Unreadable ones count, too.
 
-    Without `exact=true`, the answer is RocksDB's estimate if that is above MAX_COUNTED."""
+    Without `exact=true` and a condition, the answer is RocksDB's estimate if that is above
+    MAX_COUNTED."""
 
     name = "count"
-    parameters = ("exact", "stale")
+    parameters = ("exact", "stale", *FILTERS)
+
+    def asked(self, view: View, parameters: Parameters) -> Query:
+        refuse_custom(view)
+        is_estimate = parameters.choice("exact", "false", "true") == "false"
+        return with_filters(view, parameters, Query(stale=parameters.stale()), is_estimate)
 
     async def answer(
         self, scatter_gather: ScatterGather, view: View, parameters: Parameters
     ) -> QueryResult:
-        refuse_custom(view)
-        query = Query(stale=parameters.stale())
-        if parameters.choice("exact", "false", "true") == "false":
+        query = self.asked(view, parameters)
+        is_exact = parameters.choice("exact", "false", "true") == "true" or query.where is not None
+        if not is_exact:
             freshness = Freshness()
             estimate = await scatter_gather.estimate(view, query, freshness)
             if estimate > MAX_COUNTED:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from backend.queries.filters.parameters import FILTERS, with_filters
 from backend.queries.history import MAX_LIMIT
 from backend.queries.parameters import Parameters
 from backend.queries.scans.merging import slices
@@ -132,13 +133,19 @@ class Top:
     ranked by a number of all their entries, by default the sum."""
 
     name = "top"
-    parameters = ("by", "order_by", "order", "limit", "from", "to", "stale")
+    parameters = ("by", "order_by", "order", "limit", "from", "to", "stale", *FILTERS)
+
+    def asked(self, view: View, parameters: Parameters) -> Query:
+        refuse_custom(view)
+        first, last = parameters.time("from"), parameters.time("to")
+        query = Query(first=first, last=last, stale=parameters.stale())
+        return with_filters(view, parameters, query)
 
     async def answer(
         self, scatter_gather: ScatterGather, view: View, parameters: Parameters
     ) -> QueryResult:
         """Raises BadRequest if the view has no such numbers, or the items are too large."""
-        refuse_custom(view)
+        query = self.asked(view, parameters)
         arguments = _Arguments(
             by=parameters.text("by"),
             descending=is_descending(parameters),
@@ -146,10 +153,9 @@ class Top:
             decimals=view.value_codec.quotes_numbers,
             order_by=_order_by(view, parameters),
         )
-        first, last = parameters.time("from"), parameters.time("to")
         reduction = Reduction(
             self,
-            Query(first=first, last=last, stale=parameters.stale()),
+            query,
             partial(arguments.merger, view),
             arguments.limit + 1 + (OPEN_KEYS if arguments.order_by else 0),
             arguments.model_dump(exclude_defaults=True),

@@ -26,7 +26,7 @@ from backend.queries.scans.scatter_gather import (
 )
 from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import BARE, RAW
-from model.problems import Unavailable
+from model.problems import BadRequest, Unavailable
 from model.rows.unreadable import split
 from model.views import View
 
@@ -56,6 +56,9 @@ class ViewQuery(Protocol):
     @property
     def parameters(self) -> Sequence[str]:
         """Names of the parameters in the query string."""
+
+    def asked(self, view: View, parameters: Parameters) -> Query:
+        """The entries that the parameters ask for. Raises BadRequest."""
 
     async def answer(
         self, scatter_gather: ScatterGather, view: View, parameters: Parameters
@@ -109,6 +112,7 @@ class Reduction(Generic[_Merger]):
             except (ValueError, KeyError, TypeError):
                 raise _malformed() from None
             unreadable += response.unreadable
+            self._check_examined(freshness)
 
         in_several = scatter_gather.may_be_in_several(view)
         if not in_several:
@@ -122,18 +126,30 @@ class Reduction(Generic[_Merger]):
         freshness.unreadable = unreadable
         return merger, freshness
 
+    def _check_examined(self, freshness: Freshness) -> None:
+        most = self.query.max_examined
+        if most is not None and freshness.examined > most:
+            raise BadRequest(
+                "too-many-entries",
+                f"The query would examine more than {most} entries, the max_examined of the "
+                f"request. Narrow it, or allow more.",
+                limit=most,
+            )
+
     async def _reduce_newest(
         self, scatter_gather: ScatterGather, view: View, freshness: Freshness
     ) -> ScanResponse:
         """Reduces the newest entry of each key here, because a key may be in several partitions."""
         ends = time.monotonic() + WALK_BUDGET
         reducer, response = self.view_query.reducer(view, self.arguments), ScanResponse()
-        kind = RAW if self.needs_values else BARE
+        needs_values = self.needs_values or self.query.where is not None
+        kind = RAW if needs_values else BARE
         steps = scatter_gather.rows(view, self.query, STREAM_ROWS, None, freshness, kind)
         async with aclosing(steps):
             async for rows, _ in steps:
                 if time.monotonic() > ends:
                     raise took_too_long(WALK_BUDGET)
+                self._check_examined(freshness)
                 try:
                     pairs = [(key, head + value) for key, head, value in rows]
                     pairs, unreadable = split(view, pairs)

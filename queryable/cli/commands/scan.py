@@ -30,6 +30,7 @@ def scan(
     Examples:
       queryable scan latest-departure --prefix N1 --limit 20
       queryable scan word-count --from a --to m --order desc
+      queryable scan latest-departure --where "delay > 60" --select flight,delay
       queryable scan latest-departure --stream | gzip > departures.ndjson.gz
     """
     call = client.scan_dated if timestamps else client.scan

@@ -160,6 +160,15 @@ QUERY_OPTIONS = (
         "limit", ["top"], "N", "Maximum number of rows.", int, 10,
         settings={"min": 1, "max": 1000},
     ),
+    QueryOption(
+        "where", WHOLE_VIEW, "CONDITION", "Only entries that meet it: \"dest = 'ATL'\".",
+        is_bound=True,
+    ),
+    QueryOption("select", ["scan", *TIMED], "FIELDS", "Fields of the values, such as a,b.c."),
+    QueryOption(
+        "max_examined", ["top", "aggregate", "count"], "N", "Read this many entries at most.", int,
+        settings={"min": 1},
+    ),
     QueryOption("stream", ["scan"], "", "Use one stream, not pages: costs the instances less."),
     QueryOption("exact", ["count"], "", "Count every entry of any view."),
     QueryOption(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from urllib.parse import quote
@@ -23,6 +24,10 @@ OrderBy = Literal["sum", "min", "max", "avg", "count", "entries"]
 """A number of a group, or of a key in a view of windows or sessions."""
 Route = Literal["local"]
 """`local`: only the instance that gets the request answers."""
+
+
+Fields = str | Sequence[str]
+"""Names of fields, such as `["delay", "crew.captain"]`; as text, separated by commas."""
 
 
 class Parameters:
@@ -57,6 +62,14 @@ class Parameters:
     def add_prefix(self, view: View, prefix: str | bytes | None) -> Parameters:
         """Add a prefix of keys. Raises BadUse unless the view's keys can have a prefix."""
         return self.add_encoded("prefix", None if prefix is None else _prefix_text(view, prefix))
+
+    def add_filter(
+        self, where: str | None, select: Fields = (), max_examined: int | None = None
+    ) -> Parameters:
+        """Add the condition of entries, the fields of their values, and a bound of the cost."""
+        names = select if isinstance(select, str) else ",".join(select)
+        self.add("where", where).add("select", names or None)
+        return self.add("max_examined", max_examined)
 
     def append_to(self, path: str) -> str:
         return f"{path}?{'&'.join(self._parts)}" if self._parts else path

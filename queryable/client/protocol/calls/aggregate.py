@@ -52,6 +52,8 @@ def aggregate(
     *,
     from_: Time | None = None,
     to: Time | None = None,
+    where: str | None = None,
+    max_examined: int | None = None,
     order_by: OrderBy | None = None,
     order: Order | None = None,
     limit: int | None = None,
@@ -61,7 +63,8 @@ def aggregate(
     """Count, sum, minimum, maximum and average of the field `value`, by the field `by`. Without
     `by`, all entries are one group. Without `value`, the values themselves are the numbers, or
     entries are counted. `from_`, `to`: the times of windows or sessions, as for `windows` and
-    `sessions`.
+    `sessions`. `where`: a condition, such as "dest = 'ATL'". `max_examined` bounds how many entries
+    are read.
 
     `order_by`, `order`, `limit`: the first groups by one of their numbers: by default by the sum,
     or by `entries` if these are only counted, the greatest first."""
@@ -76,6 +79,7 @@ def aggregate(
         .add("order_by", order_by)
         .add("order", order)
         .add("limit", limit)
+        .add_filter(where, max_examined=max_examined)
         .add("stale", stale)
     )
     request = ApiRequest(query.append_to(f"/views/{view_info.name}/aggregate"))

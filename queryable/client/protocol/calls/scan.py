@@ -16,7 +16,7 @@ from queryable.client.protocol.pagination import (
     check_page_size,
     remaining_range,
 )
-from queryable.client.protocol.parameters import Order, Parameters, Stale
+from queryable.client.protocol.parameters import Fields, Order, Parameters, Stale
 from queryable.client.protocol.rows import dated_entry_from_json, entry_from_json
 from queryable.client.protocol.transport import Call
 from queryable.client.protocol.views import View
@@ -44,6 +44,8 @@ class _Scan(Generic[_Row]):
         page: int = PAGE_SIZE,
         stream: bool = False,
         partition: int | None = None,
+        where: str | None = None,
+        select: Fields = (),
         stale: Stale | None = None,
         timeout: float | None = None,
     ) -> Call[Pager[_Row]]:
@@ -51,8 +53,9 @@ class _Scan(Generic[_Row]):
 
         `limit`: the total number of entries. `page`: entries per request. `stream` uses one stream
         instead of pages, which costs the instances less; it has no effect unless keys are strings,
-        bytes or integers. `partition`: the only partition to read. `timeout` is for each page, or
-        for each read of a stream. `scan_dated` is the same with the timestamps of the records.
+        bytes or integers. `partition`: the only partition to read. `where`: a condition, such as
+        "dest = 'ATL'". `select`: the fields of the values. `timeout` is for each page, or for each
+        read of a stream. `scan_dated` is the same with the timestamps of the records.
         """
         view_info = yield from context.view_to_read(view, context.deadline(timeout))
         check_page_size(page, limit)
@@ -66,6 +69,7 @@ class _Scan(Generic[_Row]):
                 .add_prefix(view_info, prefix)
                 .add("order", order)
                 .add("partition", partition)
+                .add_filter(where, select)
                 .add("stale", stale)
                 .add("timestamps", self._timestamps)
             )

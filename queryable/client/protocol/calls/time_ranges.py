@@ -20,6 +20,7 @@ from queryable.client.protocol.pagination import (
     remaining_range,
 )
 from queryable.client.protocol.parameters import (
+    Fields,
     Order,
     Parameters,
     Span,
@@ -54,18 +55,20 @@ def windows(
     page: int = PAGE_SIZE,
     stream: bool = False,
     partition: int | None = None,
+    where: str | None = None,
+    select: Fields = (),
     stale: Stale | None = None,
     max_lag: int | None = None,
     max_staleness: Span | None = None,
     timeout: float | None = None,
 ) -> Call[Pager[Window]]:
     """The windows that start from `from_` to `to`, of a key or of all keys from `key_from` to
-    `key_to`; ordered by key, start, sequence. All bounds are included. `partition`: for
-    all keys, the only partition to read."""
+    `key_to`; ordered by key, start, sequence. All bounds are included. For all keys, `partition` is
+    the only partition to read, `where` a condition, and `select` the fields of the values."""
     view_info = yield from context.view_to_read(view, context.deadline(timeout))
     query = _Query(context, view_info, _WINDOWS, (from_, to), order, limit, page, timeout)
     pager: Pager[Window] = query.pager(
-        key, (key_from, key_to), stream, stale, max_lag, max_staleness, partition
+        key, (key_from, key_to), stream, stale, max_lag, max_staleness, partition, where, select
     )
     return pager
 
@@ -84,18 +87,21 @@ def sessions(
     page: int = PAGE_SIZE,
     stream: bool = False,
     partition: int | None = None,
+    where: str | None = None,
+    select: Fields = (),
     stale: Stale | None = None,
     max_lag: int | None = None,
     max_staleness: Span | None = None,
     timeout: float | None = None,
 ) -> Call[Pager[Session]]:
     """The sessions that overlap the time from `from_` to `to`, of a key or of all keys from
-    `key_from` to `key_to`; ordered by key, end, start. All bounds are included. `partition`:
-    for all keys, the only partition to read."""
+    `key_from` to `key_to`; ordered by key, end, start. All bounds are included. For all keys,
+    `partition` is the only partition to read, `where` a condition, and `select` the fields of the
+    values."""
     view_info = yield from context.view_to_read(view, context.deadline(timeout))
     query = _Query(context, view_info, _SESSIONS, (from_, to), order, limit, page, timeout)
     pager: Pager[Session] = query.pager(
-        key, (key_from, key_to), stream, stale, max_lag, max_staleness, partition
+        key, (key_from, key_to), stream, stale, max_lag, max_staleness, partition, where, select
     )
     return pager
 
@@ -158,15 +164,19 @@ class _Query:
         max_lag: int | None,
         max_staleness: Span | None,
         partition: int | None = None,
+        where: str | None = None,
+        select: Fields = (),
     ) -> Any:
         """The rows of one key or of all keys. Raises BadUse."""
         check_page_size(self.page, self.limit)
         if key is ALL_KEYS:
             if max_lag is not None or max_staleness is not None:
                 raise BadUse("max_lag and max_staleness require a key.")
-            return self._all_keys_pager(keys, stream, stale, partition)
+            return self._all_keys_pager(keys, stream, stale, partition, where, select)
         if partition is not None:
             raise BadUse("partition cannot be combined with a key.")
+        if where is not None or select:
+            raise BadUse("where and select cannot be combined with a key.")
         if keys != (None, None):
             raise BadUse("key_from and key_to cannot be combined with a key.")
         return self._key_pager(key, stale, max_lag, max_staleness)
@@ -203,7 +213,13 @@ class _Query:
         )
 
     def _all_keys_pager(
-        self, keys: tuple[Any, Any], stream: bool, stale: Stale | None, partition: int | None
+        self,
+        keys: tuple[Any, Any],
+        stream: bool,
+        stale: Stale | None,
+        partition: int | None,
+        where: str | None,
+        select: Fields,
     ) -> Any:
         view = self.view
 
@@ -215,6 +231,7 @@ class _Query:
                 .add_key("key_to", view, last)
                 .add("order", self.order)
                 .add("partition", partition)
+                .add_filter(where, select)
                 .add("stale", stale)
             )
 

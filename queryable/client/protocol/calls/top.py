@@ -27,11 +27,14 @@ def top(
     limit: int = 100,
     from_: Time | None = None,
     to: Time | None = None,
+    where: str | None = None,
+    max_examined: int | None = None,
     stale: Stale | None = None,
     timeout: float | None = None,
 ) -> Call[Ranking]:
     """The entries with the greatest (`desc`) or smallest (`asc`) numbers in the field `by` of their
-    values; without `by`, the values themselves are the numbers.
+    values; without `by`, the values themselves are the numbers. `where`: a condition, such as
+    "dest = 'ATL'". `max_examined` bounds how many entries are read.
 
     In a view of windows or sessions: the keys with the greatest or smallest `order_by` (by default
     the sum) of their entries from `from_` to `to`. The value of an item is this number."""
@@ -45,6 +48,7 @@ def top(
         .add("limit", limit)
         .add_time("from", from_)
         .add_time("to", to)
+        .add_filter(where, max_examined=max_examined)
         .add("stale", stale)
     )
     request = ApiRequest(query.append_to(f"/views/{view_info.name}/top"))

@@ -47,7 +47,7 @@ class WholeViews:
         return [
             Kind(6, _range), Kind(4, self._first_page), Kind(4, self._next_page), Kind(6, _lines),
             Kind(6, _batch), Kind(3, _chunked_batch), Kind(4, _count),
-            Kind(3, _top), Kind(3, _aggregate), Kind(3, _aggregate_of_key),
+            Kind(4, _filtered), Kind(3, _top), Kind(3, _aggregate), Kind(3, _aggregate_of_key),
             Kind(2, _wrong_store, True),
         ]  # fmt: skip
 
@@ -143,6 +143,18 @@ def _chunked_batch(draw: Draw) -> Request:
     return Request("POST", path, check, read(ORDERS), **body, is_chunked=True)
 
 
+def _filtered(draw: Draw) -> Request:
+    view = draw.random.choice(OF_VALUES)
+    at = _place(draw)
+    keys = [SORTED[at], *SORTED[at + 2 : at + 2 + draw.random.randint(0, 3)]]
+    where = " or ".join(f"key = '{key}'" for key in keys)
+    expected = {"items": _entries(view, keys), "next": None}
+    return Request(
+        "POST", f"/views/{view}/query", is_document(expected), read(view),
+        **json_body({"where": where}),
+    )  # fmt: skip
+
+
 def _count(draw: Draw) -> Request:
     view = draw.random.choice(COUNTED)
     expected = {"count": entries(view), "exact": True}
@@ -186,6 +198,5 @@ def _aggregate_of_key(draw: Draw) -> Request:
 
 def _wrong_store(draw: Draw) -> Request:
     view = draw.random.choice((WINDOWS, SESSIONS))
-    rest = draw.random.choice((f"keys?from=k{draw.number}", f"top?by=n{draw.number}"))
     check = is_problem(400, "wrong-store", f"View {view} ")
-    return Request("GET", f"/views/{view}/{rest}", check, read(view))
+    return Request("GET", f"/views/{view}/keys?from=k{draw.number}", check, read(view))

@@ -45,6 +45,13 @@ def test_scan(deployed: Deployed) -> None:
     assert keys("--from", "N1", "--to", "N2") == ["N1", "N2"]
     assert keys("--prefix", "N", "--order", "desc") == ["N2", "N1", "N0"]
     assert len(deployed.rows("scan", "many", "--stream", "--stale", "never")) == MANY
+    assert keys("--where", "delay > 15 and key like 'N%'") == ["N0", "N2"]
+    assert deployed.rows("scan", "flights", "--where", "key = 'N1'", "--select", "from,x") == [
+        {"key": "N1", "value": {"from": "EWR", "x": None}}
+    ]
+    assert "--where: it is a string" in deployed.run(
+        "scan", "flights", "--where", "lower(delay)", status=USAGE_ERROR
+    )
     assert "no entries" in deployed.run("scan", "flights", "--prefix", "Z", status=NOT_FOUND)
     assert "nothing" in deployed.run("scan", "nothing", status=USAGE_ERROR)
     table = deployed.shown("scan", "flights")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import struct
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model.formats.registry import KEY_CODECS
-from queryable import BadUse, Raw, UnexpectedValue
+from queryable import BadRequest, BadUse, Raw, UnexpectedValue
 from tests.support.clients.both_clients import (
     exact,
     plain,
@@ -156,6 +157,45 @@ def test_scans(deployed: Deployed, form: str) -> None:
             assert all(high is None or key <= high for key in stored)
 
     scan()
+
+
+@pytest.mark.parametrize("form", ["string", "int32", "int64"])
+def test_conditions_on_keys(deployed: Deployed, form: str) -> None:
+    """Those whose order is that of the store read a range of it."""
+    every = deployed.call("scan", form)
+    keys = [row.key for row in every]
+
+    def literal(key: Any) -> str:
+        return "'" + key.replace("'", "''") + "'" if form == "string" else str(key)
+
+    for key in keys[:6]:
+        meets: dict[str, Callable[[Any], bool]] = {
+            "key = {}": lambda k, key=key: k == key,
+            "key > {}": lambda k, key=key: k > key,
+            "{} >= key": lambda k, key=key: k <= key,
+            "not key <= {}": lambda k, key=key: k > key,
+        }
+        for where, meet in meets.items():
+            text = where.format(literal(key))
+            rows = [row for row in every if meet(row.key)]
+            for stream in (False, True):
+                assert deployed.call("scan", form, where=text, stream=stream) == rows, text
+            counts = [int(client.count(form, where=text)) for client in deployed.clients]
+            assert set(counts) == {len(rows)}
+
+
+def test_conditions_and_fields(deployed: Deployed) -> None:
+    rows = deployed.call("scan", "avro", where="price > 0.25 and note is null", select=["id"])
+    assert rows == [("a", {"id": 2**60})]
+    assert deployed.call("scan", "avro", where="id = 1152921504606846977") == []
+    assert deployed.call("scan", "protobuf", where="key.id > 2", select="orderId") == [
+        ({"id": n}, {"orderId": str(n)}) for n in (3, 4)
+    ]
+    assert [group.entries for group in deployed.call("aggregate", "avro", where="id > 0")] == [1]
+    assert list(deployed.call("top", "avro", "price", where="price < 0")) == []
+    for call in ("count", "aggregate"):
+        with pytest.raises(BadRequest, match="max_examined"):
+            getattr(deployed.clients[0], call)("string", where="true", max_examined=1)
 
 
 @pytest.mark.parametrize("form", ["string", "bytes"])

@@ -1,0 +1,1 @@
+"""Conditions on entries, and the fields that an answer has of them."""

@@ -1,0 +1,115 @@
+"""A condition on the entries of a view: the parameter `where`.
+
+It is compiled to one function of the parts of an entry that it uses; see
+`model.expressions.evaluator`. A condition that is null is not met, as in SQL. An entry whose value
+cannot be read may meet it, unless its key or its times decide that it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from backend.queries.filters.names import END, KEY, ROW, START, TIME_OF_RECORD, Names
+from backend.queries.whole_view.fields import Documents
+from model.expressions.evaluator import compile_expression
+from model.expressions.parser import parse
+from model.expressions.tree import Expression
+from model.expressions.types import BOOLEAN, Kind
+from model.expressions.undeclared import read_as
+from model.formats.json_decoder import decode_json
+from model.records import ENTRY_HEAD_SIZE, entry_time, is_unreadable
+from model.rows.row_view import Pair
+from model.rows.unreadable import settle_now
+from model.views import View
+
+_ORDER = (ROW, KEY, START, END, TIME_OF_RECORD)
+
+
+class Condition:
+    """`tree`: the typed expression. `needs_values`: whether it uses the values of entries."""
+
+    def __init__(self, view: View, text: str) -> None:
+        """Raises ValueError, which says what is wrong with the text, and where."""
+        names = Names(view)
+        tree = read_as(parse(text, names), BOOLEAN)
+        if tree.type.kind is not Kind.BOOLEAN:
+            raise ValueError(f'it is a {tree.type.kind}, not a condition such as "delay > 60"')
+        self.text = text
+        self.tree: Expression = tree
+        self._view = view
+        used = {place.variable for place in names.places.values()}
+        self._variables = [name for name in _ORDER if name in used]
+        self.needs_values = ROW in used
+        self._evaluate = compile_expression(tree, names.places, self._variables)
+        self._documents = Documents(view)
+        self._key = _reader_of_keys(view)
+
+    def kept(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """The entries that meet the condition, and those that may meet it, because their values
+        cannot be read. `pairs`: no tombstones."""
+        if not self.needs_values or all(stored[8] < 0x80 for _, stored in pairs):
+            results = self._results(pairs)
+            return [pair for pair, result in zip(pairs, results, strict=True) if result is True]
+        settled = [
+            (key, settle_now(self._view, stored) if is_unreadable(stored) else stored)
+            for key, stored in pairs
+        ]
+        readable = [(key, stored) for key, stored in settled if isinstance(stored, bytes)]
+        decided = iter(self._results(readable))
+        kept: list[Pair] = []
+        for pair, (key, stored) in zip(pairs, settled, strict=True):
+            if not isinstance(stored, bytes):
+                if self._results([pair], with_values=False) != [False]:
+                    kept.append(pair)
+            elif next(decided) is True:
+                kept.append((key, stored))
+        return kept
+
+    def _results(self, pairs: Sequence[Pair], with_values: bool = True) -> list[Any]:
+        """The value of the condition for each entry. If not `with_values`, values are unknown."""
+        evaluate = self._evaluate
+        columns = [
+            self._column(name, pairs) if with_values or name != ROW else [None] * len(pairs)
+            for name in self._variables
+        ]
+        if len(columns) == 1:
+            return list(map(evaluate, columns[0]))
+        return (
+            [evaluate(*values) for values in zip(*columns, strict=True)]
+            if columns
+            else ([evaluate()] * len(pairs))
+        )
+
+    def _column(self, variable: str, pairs: Sequence[Pair]) -> list[Any]:
+        """The values of a variable for all entries."""
+        if variable == ROW:
+            return self._documents.parse([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
+        if variable == TIME_OF_RECORD:
+            times = [entry_time(stored) for _, stored in pairs]
+            return [None if time is None else 1000 * time for time in times]
+        entry_keys = [self._view.kind.row_key(self._view, key, False) for key, _ in pairs]
+        if variable == KEY:
+            return [self._key(entry_key.key) for entry_key in entry_keys]
+        if variable == START:
+            return [1000 * entry_key.start for entry_key in entry_keys]
+        ends = [self._view.kind.end_of(self._view, entry_key) for entry_key in entry_keys]
+        return [None if end is None else 1000 * end for end in ends]
+
+
+def _reader_of_keys(view: View) -> Callable[[bytes], Any]:
+    to_json = view.key_codec.to_json
+    if view.key_codec.is_text:
+        return bytes.decode
+    return lambda key: decode_json(to_json(key))
+
+
+@lru_cache(maxsize=256)
+def _compiled(view: View, fields_hash: str, text: str) -> Condition:
+    return Condition(view, text)
+
+
+def condition_of(view: View, text: str) -> Condition:
+    """The compiled condition, which is kept for further requests. Raises ValueError."""
+    return _compiled(view, view.fields_hash, text)

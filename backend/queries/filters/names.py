@@ -1,0 +1,98 @@
+"""The names that conditions use, and where their values are.
+
+`key`, and the `start` and `end` of windows and sessions, are of the entry; `record_timestamp` is
+that of its record. All other names are fields of the value, as `value.key` always is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from model.expressions.evaluator import Place
+from model.expressions.tree import Expression, Field
+from model.expressions.types import JSON, TIME, TIMESTAMP, Kind, Type, integer
+from model.formats.registry import FORMATS
+from model.rows.declared_fields import MAX_DEPTH
+from model.views import View
+
+ROW, KEY, START, END, TIME_OF_RECORD = "row", "key", "start", "end", "time"
+"""The variables of a compiled condition."""
+
+_PARTS = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
+_TYPES = {
+    Kind.STRING: Type(Kind.STRING, optional=True),
+    Kind.INTEGER: integer(optional=True),
+    Kind.DOUBLE: Type(Kind.DOUBLE, optional=True),
+}
+
+
+def path_of(name: str) -> tuple[str, ...]:
+    """The names of the members in `a.b` or `a."odd name"`. Raises ValueError."""
+    path = tuple(
+        quoted.replace('""', '"') if quoted else plain for quoted, plain in _PARTS.findall(name)
+    )
+    if not 1 <= len(path) <= MAX_DEPTH or not all(path):
+        raise ValueError(f"{name[:60]} is not a name, or names with dots, of {MAX_DEPTH} levels")
+    return path
+
+
+class Names(Mapping[str, Expression]):
+    """The names of a view's entries, for the parser. `places`: those of used names."""
+
+    def __init__(self, view: View) -> None:
+        self.places: dict[str, Place] = {}
+        self._view = view
+        self._types = {field.path: field.type.or_null() for field in view.fields}
+        self._times = (START, END) if view.kind.resource in ("windows", "sessions") else ()
+
+    def __getitem__(self, name: str) -> Expression:
+        path = path_of(name)
+        place, type_ = self._place(path)
+        # one name for a field, however it is written
+        name = ".".join((place.variable, *place.path))
+        self.places[name] = place
+        return Field(name, type_)
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        try:
+            path = path_of(name)
+        except ValueError:
+            return False
+        # "ATL" may be meant as a string: a field without a declared type has another name before it
+        is_quoted_alone = name.startswith('"') and len(path) == 1
+        return not is_quoted_alone or path in self._types or path[0] in self._times
+
+    def __iter__(self) -> Iterator[str]:
+        yield KEY
+        yield from self._times
+        yield from (field.name for field in self._view.fields)
+
+    def __len__(self) -> int:
+        return 1 + len(self._times) + len(self._view.fields)
+
+    def _place(self, path: tuple[str, ...]) -> tuple[Place, Type]:
+        first, *rest = path
+        if first == KEY:
+            return Place(KEY, tuple(rest)), JSON if rest else _type_of(self._view.key)
+        if path == ("record_timestamp",):
+            return Place(TIME_OF_RECORD, ()), TIMESTAMP.or_null()
+        if first in self._times and not rest:
+            return Place(first, ()), TIMESTAMP.or_null()
+        if first == "value":
+            if not rest:
+                return Place(ROW, ()), _type_of(self._view.value)
+            path = tuple(rest)
+        return Place(ROW, path), self._types.get(path, JSON)
+
+
+def _type_of(format_name: str) -> Type:
+    """The type of keys or values that are no documents; JSON for others."""
+    format_ = FORMATS.get(format_name)
+    kinds = [kind for kind in _TYPES if format_ is not None and kind in format_.derived]
+    return _TYPES[kinds[0]] if len(kinds) == 1 else JSON
+
+
+assert TIME.kind is TIMESTAMP.kind

@@ -1,0 +1,64 @@
+"""The parameters with which all queries of whole views choose entries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from backend.queries.filters.condition import condition_of
+from backend.queries.filters.plan import SCAN, key_range, plan_of
+from backend.queries.filters.selection import selection_of
+from backend.queries.parameters import Parameters, whole_number
+from backend.wire.scan import Query
+from model.problems import BadRequest
+from model.views import BOUNDED, View
+
+FILTERS = ("where", "max_examined", "explain", "offsets")
+SELECT = "select"
+
+
+def with_filters(
+    view: View, parameters: Parameters, query: Query, is_estimate: bool = False
+) -> Query:
+    """The query for the entries that meet `where`. `is_estimate`: without a condition, nothing is
+    read. Raises BadRequest."""
+    most = parameters.parsed("max_examined", _at_least_one)
+    where, select = parameters.text("where"), parameters.text(SELECT)
+    if where is not None:
+        try:
+            condition = condition_of(view, where)
+        except ValueError as e:
+            raise BadRequest("bad-parameter", f"where: {e}.") from None
+        low, high = key_range(view, condition.tree)
+        query = replace(
+            query,
+            low=max(query.low, low),
+            high=min(query.high, high),
+            where=where,
+            fields=view.fields_hash,
+        )
+    if select is not None:
+        try:
+            selection_of(view, select)
+        except ValueError as e:
+            raise BadRequest("bad-parameter", f"select: {e}.") from None
+    query = replace(query, select=select, max_examined=most)
+    reads_all = plan_of(query.low, query.high) == SCAN and not (is_estimate and where is None)
+    if view.scans == BOUNDED and reads_all:
+        raise BadRequest(
+            "no-index",
+            f"View {view.name} refuses queries that read all its entries (scans = "
+            f'"{BOUNDED}"): give a range of keys, or a condition on the key.',
+        )
+    return query
+
+
+def wants(parameters: Parameters, name: str) -> bool:
+    """Whether a flag is given: `explain` or `offsets`."""
+    return parameters.choice(name, "false", "true") == "true"
+
+
+def _at_least_one(text: str) -> int:
+    number = whole_number(text)
+    if number < 1:
+        raise ValueError("it is at least 1")
+    return number

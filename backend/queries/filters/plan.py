@@ -1,0 +1,101 @@
+"""How a query of a whole view finds its entries.
+
+Every entry is compared with the whole condition, so a plan never changes an answer, only its cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from backend.queries.filters.names import KEY
+from model.expressions.tree import Call, Expression, Field, Literal
+from model.expressions.types import Kind
+from model.formats.integer import IntegerCodec
+from model.kinds import layout
+from model.kinds.layout import Range
+from model.views import View
+
+RANGE, SCAN = "range", "scan"
+"""Plans: entries within a range of keys are read, or all entries."""
+
+_LEAST = frozenset({"=", ">", ">="})
+_MOST = frozenset({"=", "<", "<="})
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def plan_of(low: bytes, high: bytes) -> str:
+    """The plan for entries with low <= stored key < high."""
+    return SCAN if (low, high) == layout.ALL else RANGE
+
+
+def key_range(view: View, condition: Expression) -> Range:
+    """Bounds of the stored keys that can meet a condition."""
+    low, high = layout.ALL
+    if view.is_custom or condition_on_keys(view) is None:
+        return low, high
+    for part in _conjuncts(condition):
+        least, end = _bounds(view, part)
+        low, high = max(low, least), min(high, end)
+    return low, high
+
+
+def condition_on_keys(view: View) -> Kind | None:
+    """The type of keys whose order is that of comparisons; None if there is none."""
+    if view.key_codec.is_text:
+        return Kind.STRING
+    return Kind.INTEGER if isinstance(view.key_codec, IntegerCodec) else None
+
+
+def _conjuncts(expression: Expression) -> Iterator[Call]:
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Call):
+            if part.function == "and":
+                waiting += part.arguments
+            else:
+                yield part
+
+
+def _bounds(view: View, part: Call) -> Range:
+    if part.function in _MIRRORED:
+        left, right = part.arguments
+        operator = part.function
+        if _is_key(right):
+            left, right, operator = right, left, _MIRRORED[operator]
+        if not _is_key(left) or not isinstance(right, Literal):
+            return layout.ALL
+        least = right.value if operator in _LEAST else None
+        most = right.value if operator in _MOST else None
+        return _between(view, least, most)
+    operand, *others = part.arguments
+    if not _is_key(operand) or not all(isinstance(other, Literal) for other in others):
+        return layout.ALL
+    values = [other.value for other in others if isinstance(other, Literal)]
+    if part.function == "between":
+        return _between(view, *values)
+    if part.function == "in" and len({type(value) for value in values}) == 1:
+        return _between(view, min(values), max(values))
+    if part.function == "like" and view.key_codec.has_prefixes:
+        prefix = str(values[0]).partition("%")[0].partition("_")[0]
+        return view.layout.prefix_range(prefix.encode()) if prefix else layout.ALL
+    return layout.ALL
+
+
+def _is_key(expression: Expression) -> bool:
+    return isinstance(expression, Field) and expression.name == KEY
+
+
+def _between(view: View, least: object, most: object) -> Range:
+    """The range between two values of keys; without a bound where a value is None or no key."""
+    first, last = (_key(view, value) for value in (least, most))
+    return view.layout.key_range(first, last)
+
+
+def _key(view: View, value: object) -> bytes | None:
+    if type(value) not in (str, int):
+        return None
+    try:
+        return view.key_codec.from_text(str(value).encode())
+    except ValueError:
+        return None
