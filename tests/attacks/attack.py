@@ -15,6 +15,8 @@ ADDRESS = "127.0.0.66"
 """The attacker's address. Honest readers have another one, as in reality."""
 
 VIEW = "orders"
+PARTITIONS = 6
+"""Of the view's topic."""
 CHANGING = [f"changing {number}" for number in range(20)]
 """Keys that change many times a second."""
 

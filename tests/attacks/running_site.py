@@ -14,7 +14,7 @@ from pathlib import Path
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
 from local.settings import REPOSITORY
-from tests.attacks.attack import CHANGING, VIEW, Site
+from tests.attacks.attack import CHANGING, PARTITIONS, VIEW, Site
 from tests.attacks.authentication import (
     SECRET,
     TOKEN_KEY,
@@ -29,7 +29,6 @@ from tests.support.nginx import Nginx
 from tests.support.topics import Writer
 
 KEYS = [f"order {number}" for number in range(20_000)]
-_PARTITIONS = 6
 _CHANGES = 400  # records per second, of 1 KB
 
 TIMEOUT = 2  # s
@@ -79,7 +78,7 @@ def running_site(
     topic = f"attacks-{uuid.uuid4().hex[:8]}"
     others = {name: f"{topic}-{name}" for name in ("avro", "protobuf")}
     admin = quiet_admin(broker.bootstrap_servers)
-    create_topics(admin, [Topic(name, _PARTITIONS, {}) for name in (topic, *others.values())])
+    create_topics(admin, [Topic(name, PARTITIONS, {}) for name in (topic, *others.values())])
     writer = Writer(broker.bootstrap_servers)
     writer.table(topic, {key: value_of(key) for key in (*KEYS, *CHANGING)})
     folder.mkdir(parents=True, exist_ok=True)

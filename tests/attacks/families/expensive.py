@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from urllib.parse import quote
 
+from model.views import View
 from tests.attacks.attack import (
     BACKEND,
     CLOSED,
     HANGS,
+    PARTITIONS,
     VIEW,
     Attack,
     Attempt,
@@ -19,6 +22,7 @@ from tests.attacks.attack import (
     get,
     post,
 )
+from tests.support.point_batch import encode_keys
 
 _KEYS = f"/views/{VIEW}/keys"
 _ALL = [f"order {number}" for number in range(20_000)]
@@ -117,7 +121,7 @@ def _batch(keys: Sequence[str]) -> bytes:
 _PAGES = [get(f"{_KEYS}?limit=1000"), get(f"{_KEYS}?limit=1000&order=desc")]
 _WALKS = [
     get(f"/views/{VIEW}/count?exact=true"),
-    get(f"/views/{VIEW}/top?by=of&n=100"),
+    get(f"/views/{VIEW}/top?by=filler&limit=100"),
     get(f"/views/{VIEW}/aggregate?by=of&value=filler"),
 ]
 _BATCHES = [_batch(_ALL[start : start + 1000]) for start in range(0, 20_000, 1000)]
@@ -129,15 +133,26 @@ _SEARCHES = [
 _DOCUMENTS = [
     get(path) for path in ("/metrics", "/openapi.json", "/admin", "/processors", "/views")
 ]
+_ORDERS = View(VIEW, VIEW, None, "string", "json", "murmur2")
 _COALESCED = [
     post(
         "/internal/reads",
-        "\n".join(
-            ["paths 1000 0", *(f"{_KEYS}/order%20{n}" for n in range(start, start + 1000))]
-        ).encode(),
+        encode_keys(_ORDERS, [key.encode() for key in _ALL[start : start + 1000]], PARTITIONS),
         b"Content-Type: application/octet-stream\r\n",
     )
     for start in range(0, 10_000, 1000)
+]
+# no entry meets them, so each reads as much as one request may
+_NEVER = [
+    "filler = 'nothing'",
+    "filler like '%a%b'",
+    "regexp_like(filler, 'x[0-9]{20}y') and of = 'nobody'",
+    " or ".join(f"lower(filler) = 'no {number}'" for number in range(60)),
+]
+_FILTERS = [
+    get(f"{path}?where={quote(where)}")
+    for where in _NEVER
+    for path in (_KEYS, f"/views/{VIEW}/count", f"/views/{VIEW}/aggregate")
 ]
 _ANSWERED = "each is answered, or 503"
 
@@ -145,6 +160,7 @@ ATTACKS: list[Attack] = [
     *both("read-flood", _ANSWERED, _flood(_READS, 64)),
     *both("page-flood", _ANSWERED, _flood(_PAGES, 100)),
     *both("walk-flood", _ANSWERED, _flood(_WALKS, 100)),
+    *both("filter-flood", _ANSWERED, _flood(_FILTERS, 100)),
     *both("batch-flood", _ANSWERED, _flood([*_BATCHES, *_MISSES], 200)),
     *both("search-flood", _ANSWERED, _flood(_SEARCHES, 200)),
     *both("document-flood", _ANSWERED, _flood(_DOCUMENTS, 100)),
