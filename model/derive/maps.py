@@ -8,7 +8,7 @@ from typing import Any
 
 from model.derive.derivation import Derivation
 from model.derive.reading import TableError
-from model.expressions.tree import fields_of
+from model.expressions.tree import Call, Expression, Field, Literal, fields_of
 
 STREAM, TABLE = "stream", "table"
 _RECORD_KEY = "record_key"
@@ -69,15 +69,22 @@ def check_table(table: Mapping[str, Any], derivation: Derivation) -> None:
             raise TableError((key,), f"not of a table: {hint}")
     if derivation.aggregates:
         return
-    used = set().union(*map(fields_of, derivation.key))
-    if used != {_RECORD_KEY}:
-        wrong = min(used - {_RECORD_KEY}, default=None)
-        what = "has no record_key" if wrong is None else f"has {wrong}"
+    if len(derivation.key) > 1 or not _is_record_key(derivation.key[0]):
         raise TableError(
             ("key",),
-            f'{what}, but a deletion has only the record\'s key: write key = "record_key", or an '
-            "expression of record_key alone, or an aggregate: count, sum or avg",
+            "in a map of a table, a deletion has only the record's key, and no two of them may "
+            'have one key: write key = "record_key", or "concat(\'a-\', record_key)"; or an '
+            "aggregate, which may have any key: count, sum or avg",
         )
+
+
+def _is_record_key(expression: Expression) -> bool:
+    """Whether the expression is ``record_key``, or this with texts around it."""
+    parts: tuple[Expression, ...] = (expression,)
+    if isinstance(expression, Call) and expression.function == "concat":
+        parts = expression.arguments
+    others = [part for part in parts if not isinstance(part, Literal)]
+    return len(others) == 1 and isinstance(others[0], Field) and others[0].name == _RECORD_KEY
 
 
 def check_order(derivation: Derivation) -> None:

@@ -28,11 +28,11 @@ _NO_FIELDS = "only with fields: the rows are JSON objects"
 
 @dataclass(frozen=True, slots=True)
 class SchemaFields:
-    """``schema``: how values are decoded. ``fields``: by the names that expressions use. A name
-    with dots has a ``Field`` with another name, because a column has no dots in its name.
-    ``paths``: name of such a ``Field`` ► names of the members that lead to it."""
+    """``schema``: how values are decoded; None if they are JSON. ``fields``: by the names that
+    expressions use. A name with dots has a ``Field`` with another name, because a column has no
+    dots in its name. ``paths``: name of such a ``Field`` ► names of the members that lead to it."""
 
-    schema: ValueSchema
+    schema: ValueSchema | None
     fields: dict[str, Field]
     paths: Paths
 
@@ -41,12 +41,14 @@ def parse_format(table: Mapping[str, Any]) -> str:
     """The format of the values. Raises TableError."""
     has_fields = "fields" in table
     format_ = table.get("format", JSON if has_fields else TEXT)
-    if format_ not in (JSON, TEXT, *_WITH_SCHEMA):
-        known = join_quoted((JSON, TEXT, *_WITH_SCHEMA))
+    if format_ not in (TEXT, *_WITH_SCHEMA):
+        known = join_quoted((TEXT, *_WITH_SCHEMA))
         raise TableError(("format",), f"{format_!r} is not a format of values; allowed: {known}")
-    if format_ == JSON and not has_fields:
+    if format_ == JSON and not has_fields and "schema" not in table:
         raise TableError(
-            ("format",), f'"{JSON}" needs the fields of the values: fields = {{ id = "string" }}'
+            ("format",),
+            f'"{JSON}" needs the fields of the values: fields = {{ id = "string" }}, or a file '
+            'with a JSON Schema: schema = "order.json"',
         )
     if format_ == TEXT:
         for key in ("fields", "unwrap", "null_deletes", "value_schema"):
@@ -65,9 +67,10 @@ def parse_schema(table: Mapping[str, Any], read: Read) -> SchemaFields | None:
         if key in table and (format_ is None or key not in format_.fields):
             allowed = [other for other, known in _WITH_SCHEMA.items() if key in known.fields]
             raise TableError((key,), f"only with format = {join_quoted(allowed)}")
-    if format_ is None:
+    if format_ is None or (name == JSON and "schema" not in table):
         return None
-    for key in ("fields", "unwrap", "null_deletes"):
+    # JSON may be read as rows, which the other formats cannot.
+    for key in ("fields",) if name == JSON else ("fields", "unwrap", "null_deletes"):
         if key in table:
             raise TableError((key,), f'not with format = "{name}": the schema declares the fields')
     for key, meaning in format_.fields.items():
@@ -89,7 +92,8 @@ def parse_schema(table: Mapping[str, Any], read: Read) -> SchemaFields | None:
         if path[0] in RECORD_FIELDS:
             raise TableError(("schema",), f"{file}: {path[0]} is the name of a field of records")
     is_framed = table.get("value_schema") == CONFLUENT
-    return SchemaFields(ValueSchema(name, content, message, is_framed), *_named(found))
+    schema = None if name == JSON else ValueSchema(name, content, message, is_framed)
+    return SchemaFields(schema, *_named(found))
 
 
 def _named(found: Mapping[tuple[str, ...], Type]) -> tuple[dict[str, Field], Paths]:

@@ -14,7 +14,7 @@ from model.derive.fields import parse_topic
 from model.derive.maps import TABLE, parse_kind
 from model.derive.reading import TableError, check_keys
 from model.derive.rows import ROW_KEYS
-from model.derive.schema_fields import JSON, TEXT
+from model.derive.schema_fields import TEXT
 from model.derive.table import parse_derivation
 from model.formats.format import Read
 
@@ -125,7 +125,7 @@ def _joined(name: str, join: Any, sources: Sources) -> Any:
             f'kind = "{TABLE}" in [sources.{source.name}], or within = "1h" in the join',
         )
     if "fields" not in source.keys:
-        raise TableError((*path, "from"), f'a join needs a source with format = "{JSON}"')
+        raise TableError((*path, "from"), "a join needs a source with fields = { … }")
     _check_once(join, source, _JOIN_KEYS, path)
     keys = {key: value for key, value in source.keys.items() if key in joined_keys}
     return {**keys, **join, "from": source.topic}

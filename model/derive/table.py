@@ -130,7 +130,7 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
     session = read_duration(table["session"], ("session",)) if "session" in table else None
     if session is not None:
         _check_session(table, aggregates)
-    rows = parse_rows(table)
+    rows, schema = parse_rows(table), None if declared is None else declared.schema
     derivation = Derivation(
         source=source,
         fields=tuple((field.name, field.type) for field in fields.values()),
@@ -148,9 +148,9 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
         is_table=is_table,
         identity=_parse_identity(table, names),
         joins=joins,
-        rows=rows if declared is None else None,  # the schema's format knows its frame
+        rows=rows if schema is None else None,  # other formats know their frame
         paths=paths,
-        schema=None if declared is None else declared.schema,
+        schema=schema,
         topic_config=parse_topic_config(table.get("topic_config", {}), ("topic_config",)),
         # which says what the view means, so it does not have the settings of its topic
         written=normal_form({key: table[key] for key in table if key != "topic_config"}),

@@ -6,13 +6,13 @@ document. The document is read without the schema.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
 import orjson
 
 from model.formats.codec import Codec
-from model.formats.format import FieldError, Format, OpenApi, PythonForm, Read
+from model.formats.format import DeclaredField, FieldError, Format, OpenApi, PythonForm, Read
 from model.formats.frames import FRAME, schema_id_of
 from model.formats.json_text import check_json_text
 from model.formats.schemas import CONFLUENT, NO_TEXT, SchemaSource
@@ -64,6 +64,7 @@ class Json(Format):
     serdes = frozenset(("StringSerde",))
     has_own_serdes = True
     registry_type = "JSON"
+    declares_fields = True
     has_objects = True
     has_nulls = True
 
@@ -77,6 +78,12 @@ class Json(Format):
                 "Confluent's serializers, or omit it",
             )
         return fields["schema"] or None
+
+    def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
+        """The fields of a JSON Schema."""
+        from model.formats.json_schema.fields import declared_fields
+
+        return declared_fields(content)
 
     def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
         return self.codec if definition is None else _FRAMED

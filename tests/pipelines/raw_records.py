@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from model.partitioner import partition_of
@@ -292,6 +293,34 @@ class Countries(Table):
     key_name = "name"
 
 
+class Sales(Generator):
+    """Events of many years, in any order, in records of today. The key decides the partition."""
+
+    share = 0.5
+
+    def _record(self) -> RawRecord:
+        key = f"key{self.random.randrange(200)}".encode()
+        second = TEN - self.random.randrange(20 * 365) * _DAY - self.random.randrange(_DAY)
+        sale = {
+            "id": self.count,
+            "shop": self.random.choice(_CARRIERS).lower(),
+            "at": datetime.fromtimestamp(second, UTC).isoformat(),
+            "price": self.random.randrange(10_000) / 100,
+        }
+        at = 1000 * (TEN + self.count)
+        return key, json.dumps(sale).encode(), at, _MURMUR2(key, PARTITIONS)
+
+    def _broken(self, value: bytes) -> list[bytes]:
+        sale = json.loads(value)
+        wrong: list[dict[str, Any]] = [
+            {"price": None},
+            {"id": 1.5},
+            {"at": "2026-01-01"},
+            {"at": datetime.fromtimestamp(TEN + 2 * 365 * _DAY, UTC).isoformat()},
+        ]
+        return super()._broken(value) + [json.dumps({**sale, **each}).encode() for each in wrong]
+
+
 GENERATORS: dict[str, Callable[[int | str], Generator]] = {
     "flights": Flights,
     "texts": Texts,
@@ -302,5 +331,6 @@ GENERATORS: dict[str, Callable[[int | str], Generator]] = {
     "orders": Orders,
     "customers": Customers,
     "countries": Countries,
+    "sales": Sales,
 }
 """By raw topic."""

@@ -171,6 +171,16 @@ def _named(record: Record) -> Fields | None:
     return row if row.get("age") is None or type(row["age"]) is int else None
 
 
+def _sale(record: Record) -> Fields | None:
+    sale = _object(record.value)
+    if sale is None or type(sale.get("id")) is not int or type(sale.get("shop")) is not str:
+        return None
+    at = _seconds(sale.get("at"))
+    if at is None or type(sale.get("price")) not in (int, float):
+        return None
+    return None if at - record.timestamp / 1000 > _HOUR else {**sale, "at": at}
+
+
 _CHECKS: dict[str, Callable[[Record], object]] = {
     "flights": _flight,
     "texts": _text,
@@ -181,6 +191,7 @@ _CHECKS: dict[str, Callable[[Record], object]] = {
     "orders": _order,
     "customers": _named,
     "countries": _named,
+    "sales": _sale,
 }
 
 
@@ -350,6 +361,36 @@ def _visits(raw: Raw) -> Rows:
             yield key, value, client.encode()
 
 
+def _amounts_of_customers(raw: Raw) -> Rows:
+    amounts: dict[str, list[int]] = defaultdict(list)
+    for order in _rows_by_key(raw["orders"], _order).values():
+        if order.get("customer") is not None:
+            amounts[order["customer"]].append(order["amount"])
+    for customer, found in amounts.items():
+        large = sum(amount > 500 for amount in found)
+        value = _json(orders=len(found), large=large, amount=sum(found))
+        yield customer.encode(), value, customer.encode()
+
+
+def _large_sales(raw: Raw) -> Rows:
+    for record in raw["sales"]:
+        sale = _sale(record)
+        if sale is not None and record.key is not None and sale["price"] > 50:
+            yield record.key, _json(shop=sale["shop"].upper(), id=sale["id"]), record.key
+
+
+def _sales_per_day(raw: Raw) -> Rows:
+    cents: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for sale in filter(None, map(_sale, raw["sales"])):
+        day = int(sale["at"]) // (24 * _HOUR)
+        cents[sale["shop"], day].append(round(100 * sale["price"]))
+    for (shop, day), prices in cents.items():
+        key = shop.encode() + struct.pack(">qi", 24 * _HOUR * 1000 * day, 0)
+        whole, rest = divmod(sum(prices), 100)
+        value = f'{{"sales":{len(prices)},"price":{whole}.{rest:02}}}'
+        yield key, value.encode(), shop.encode()
+
+
 REFERENCES: dict[str, Callable[[Raw], Rows]] = {
     "latest-departure": _latest_departure,
     "departures": _all_departures,
@@ -362,6 +403,9 @@ REFERENCES: dict[str, Callable[[Raw], Rows]] = {
     "aircraft": _aircraft,
     "bytes-per-minute": _bytes_per_minute,
     "orders-with-customers": _orders_with_customers,
+    "amounts-of-customers": _amounts_of_customers,
+    "large-sales": _large_sales,
+    "sales-per-day": _sales_per_day,
 }
 
 

@@ -140,8 +140,8 @@ DERIVED = """\
 from = "{source}"
 kind = "{kind}"
 fields = {{ n = "int" }}
-where = "n <> 4"
-key = "coalesce(record_key, '')"
+where = "n <> 4 and record_key is not null"
+key = "record_key"
 select = ["n"]
 """
 

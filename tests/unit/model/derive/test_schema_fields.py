@@ -20,6 +20,7 @@ from model.expressions.types import (
     parse_field_type,
 )
 from model.problems import ConfigurationError
+from model.rows.reader import RowRule
 from model.views_file import parse_views
 from tests.support.in_process.protobuf_examples import ONE, SHOP, Field, descriptor_set
 
@@ -152,6 +153,55 @@ def test_a_protobuf_message_declares_its_fields() -> None:
         )
 
 
+JSON_SCHEMA = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "required": ["id", "size", "at", "home", "price"],
+    "properties": {
+        "id": {"type": "string"},
+        "size": {"type": "integer", "minimum": 0, "maximum": 99},
+        "total": {"type": "integer"},
+        "price": {"type": ["number", "null"]},
+        "paid": {"oneOf": [{"type": "null"}, {"type": "boolean"}]},
+        "at": {"type": "string", "format": "date-time"},
+        "home": {"$ref": "#/definitions/address"},
+        "parent": {"$ref": "#"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "mixed": {"type": ["string", "integer"]},
+        "not-a-name": {"type": "string"},
+        "lost": {"$ref": "#/definitions/nothing"},
+    },
+    "definitions": {
+        "address": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "floor": {"type": "integer"}},
+            "required": ["city"],
+        }
+    },
+}
+
+
+def test_a_json_schema_declares_its_fields() -> None:
+    [view] = parse_views(
+        '[sources.orders]\nformat = "json"\nschema = "order.json"\nvalue_schema = "confluent"\n'
+        f'{VIEW}where = "home.floor > 1"\nkey = "home.city"\nlatest = "at"',
+        read=lambda _: json.dumps(JSON_SCHEMA).encode(),
+    ).views
+    assert view.derivation is not None
+    assert dict(view.derivation.fields) == {  # without the schema within itself
+        "id": STRING,
+        "size": integer(0, 99),
+        "total": LONG.or_null(),
+        "price": DOUBLE.or_null(),
+        "paid": BOOLEAN.or_null(),
+        "at": TIME,
+        "home__city": STRING,
+        "home__floor": LONG.or_null(),
+    }
+    assert view.derivation.schema is None
+    assert view.derivation.rows == RowRule(None, False, is_framed=True)
+
+
 def test_a_view_may_declare_the_schema_itself() -> None:
     inline = derivation(
         '[views.x.derive]\nfrom = "orders"\nformat = "avro"\nschema = "order.avsc"\n'
@@ -173,7 +223,11 @@ def test_a_view_may_declare_the_schema_itself() -> None:
         (f'{SOURCE}fields = {{ a = "int" }}\n', 'fields: not with format = "avro"'),
         (f'{SOURCE}unwrap = "debezium"\n', 'unwrap: not with format = "avro"'),
         (f'{SOURCE}value_schema = "x"\n', "value_schema: unknown value 'x'"),
-        (SOURCE.replace('"avro"', '"text"'), 'schema: only with format = "avro"'),
+        (SOURCE.replace('"avro"', '"text"'), 'schema: only with format = '),
+        (SOURCE.replace("order.avsc", "text.avsc").replace('"avro"', '"json"'),
+         "text.avsc: it is not the schema of an object with properties"),
+        (SOURCE.replace("order.avsc", "bad.avsc").replace('"avro"', '"json"'),
+         "bad.avsc: not JSON: "),
         (SOURCE.replace('"avro"', '"protobuf"'), "[sources.orders]: message is missing: message"),
         (f'{SOURCE}message = "shop.Order"\n', 'message: only with format = "protobuf"'),
         (f"{SOURCE}{VIEW}key = \"tags\"\ncount = true\n", "key: unknown field tags; known: id, s"),

@@ -1,0 +1,1 @@
+"""JSON Schema: the names and types of fields. Values are not validated."""
