@@ -101,6 +101,7 @@ def test_times_that_are_far_apart_are_dead_letters(session: SparkSession) -> Non
 from = "t"
 fields = {{ n = "long -{MAX_SECONDS}..{MAX_SECONDS}" }}
 time = "timestamp_seconds(n)"
+lateness = "1h"
 window = "1m"
 key = "n"
 latest = "record_timestamp"

@@ -82,6 +82,22 @@ def test_a_join_names_a_source() -> None:
     assert 'kind = "table" in [sources.customers]' in wrong
 
 
+def test_a_join_of_two_streams_names_a_stream() -> None:
+    text = (
+        '[views.x.derive]\nfrom = "clicks"\nfields = { by = "string", page = "string" }\n'
+        "key = \"concat(page, '-', o.id)\"\n"
+        'join.o = { from = "orders", on = "by", key = "customer", within = "1h" }\n'
+    )
+    join = derivation(SOURCES + text).pairs
+    assert join is not None
+    assert join.source == "shop.orders"
+    assert join.stream is not None
+    assert join.stream.time is not None
+    assert (join.stream.time.field, join.stream.time.before_s) == ("at", 86_400)
+    wrong = error(SOURCES + text.replace('from = "orders"', 'from = "customers"'))
+    assert "join.o.within: only for two streams, and customers is a table: omit within" in wrong
+
+
 def test_texts_and_topics_without_a_source() -> None:
     text = '[views.{0}.derive]\nfrom = "{0}s"\nkey = "text"\ncount = true\n'
     named, topic = derivations(SOURCES + text.format("text") + text.format("word"))
