@@ -15,11 +15,12 @@ from model.classes import is_class_path, is_view_reference
 from model.derive.entry import contradictions, with_defaults
 from model.derive.reading import TableError
 from model.derive.sources import Sources, parse_sources, source_of_key
+from model.expressions.zones import UTC, check_zone
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, format_of
 from model.kafka.table import parse_kafka
 from model.keys.entry import contradicting_key_fields, parse_key_fields
-from model.kinds.calendar_windows import UTC, check_zone, parse_unit
+from model.kinds.calendar_windows import parse_unit
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError

@@ -14,6 +14,7 @@ from model.derive.reading import (
     read_number,
     read_table,
 )
+from model.expressions.signatures.signature import RANGE_HINT
 from model.expressions.tree import Expression, Field
 from model.expressions.types import DOUBLE, STRINGS, Kind, Type, integer
 
@@ -33,9 +34,11 @@ _KINDS = {
     "distinct": (Kind.STRING, Kind.INTEGER),
 }
 _SUM_OF_DOUBLES = (
-    "the sum of doubles depends on their order; declare the field as decimal(2), a number with 2 "
-    "digits after the point"
+    'the sum of doubles depends on their order; declare the field as "decimal(2)", a number with 2 '
+    'digits after the point, as in fields = { amount = "decimal(2)" }'
 )
+MAX_SUMMED_DIGITS = 28
+"""A sum of up to 10^10 such decimals has 38 digits."""
 
 Names = Mapping[str, Expression]
 
@@ -85,14 +88,20 @@ def parse_select(value: Any, names: Names) -> Select:
 
 
 def select_all(names: Names) -> Select:
-    """All fields of the record's value."""
+    """All fields of the record's value. Raises TableError."""
     values = [(name, field) for name, field in names.items() if isinstance(field, Field)]
+    for _, field in values:
+        _check_selected(field, ())
     return Select(tuple(values), single=False)
 
 
 def _check_selected(expression: Expression, path: tuple[str, ...]) -> None:
-    if expression.type.kind is Kind.STRINGS:
-        raise TableError(path, "a list of strings is only allowed in each")
+    if expression.type.kind is Kind.OBJECTS:
+        raise TableError(path, "a list of objects cannot be selected; it is for each")
+    if expression.type.kind is Kind.MAP:
+        raise TableError(
+            path, "a map cannot be selected; write select = { colour = \"labels['colour']\" }"
+        )
 
 
 def _parse(function: str, value: Any, names: Names) -> Iterator[Aggregate]:
@@ -131,6 +140,12 @@ def _simple(function: str, name: str, value: Any, path: tuple[str, ...], names: 
             raise TableError(path, _SUM_OF_DOUBLES)
         allowed = " or ".join(f"a {kind}" for kind in _KINDS[function])
         raise TableError(path, f'"{value[:60]}" is a {expression.type.kind}; it must be {allowed}')
+    if function in ("sum", "avg") and expression.type.digits > MAX_SUMMED_DIGITS:
+        raise TableError(
+            path,
+            f'"{value[:60]}" may have {expression.type.digits} digits, and a sum needs 10 more; '
+            f"at most 38 are possible: {RANGE_HINT.rstrip(',')}",
+        )
     return Aggregate(function, name, expression, _result(function, expression.type))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from model.expressions.tree import Expression, Field, fields_of
-from model.expressions.types import STRING, TIMESTAMP, Type, integer
+from model.expressions.types import STRING, TIMESTAMP, Objects, Type, integer
 from model.kinds.calendar_windows import CalendarWindows
 from model.rows.reader import RowRule
 from model.times import duration_text
@@ -117,7 +117,7 @@ class Derivation:
 
     ``fields``: those of a JSON value; empty if the value is text. The steps have this order:
     ``require`` (other records are dead letters), ``identity`` (records that are equal in these
-    fields count once), ``joins``, ``each`` (a row for each string of a list), ``where``, grouping
+    fields count once), ``joins``, ``each`` (a row for each element of a list), ``where``, grouping
     by ``key`` and window or session, ``aggregates``. Without aggregates, the view is a map: the
     value of a row is ``select``, and the last row of a key counts. ``is_table``: the newest record
     of a record key is its row, and a null value deletes it. ``session``: the gap that ends a
@@ -175,9 +175,20 @@ class Derivation:
         return self.where is not None and bool(fields_of(self.where) & names)
 
     @property
+    def repeated_fields(self) -> frozenset[str]:
+        """The fields of the rows of ``each``, which the record does not have: ``word``, or
+        ``item.sku`` of objects."""
+        if self.each is None:
+            return frozenset()
+        name, array = self.each
+        if isinstance(array.type, Objects):
+            return frozenset(f"{name}.{member}" for member, _ in array.type.members)
+        return frozenset([name])
+
+    @property
     def filters_records(self) -> bool:
         """Whether there is a ``where`` that depends on the record alone."""
-        unknown = {*self.joined_fields, *(() if self.each is None else self.each[:1])}
+        unknown = {*self.joined_fields, *self.repeated_fields}
         return self.where is not None and not fields_of(self.where) & unknown
 
     @property

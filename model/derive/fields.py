@@ -9,13 +9,15 @@ from typing import Any
 from model.derive.derivation import RECORD_FIELDS
 from model.derive.reading import TableError, check_keys, check_new, read_table, read_text
 from model.expressions.tree import Field
-from model.expressions.types import parse_field_type
+from model.expressions.types import COLLECTIONS, Kind, Objects, parse_field_type
 
 MAX_FIELDS = 200
 MAX_PATH = 16
 
 Paths = tuple[tuple[str, tuple[str, ...]], ...]
 """Name of a field ► the names of the members that lead to it."""
+
+_OBJECTS = 'items = { type = "objects", fields = { sku = "string", qty = "int" } }'
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
@@ -34,9 +36,14 @@ def parse_fields(value: Any, path: tuple[str, ...]) -> dict[str, Field]:
     fields = {}
     for name, text in declared.items():
         check_new(name, RECORD_FIELDS, (*path, name))
+        if isinstance(text, dict) and "fields" in text:
+            fields[name] = Field(name, _objects(text, (*path, name)))
+            continue
         if isinstance(text, dict):
-            check_keys(text, ("path", "type"), (*path, name))
+            check_keys(text, ("path", "type", "fields"), (*path, name))
             text = text.get("type")
+        if text in ("objects", "objects?"):
+            raise TableError((*path, name), f"needs the fields of an object: {_OBJECTS}")
         text = read_text(text, (*path, name), 'a type such as "string" or "int?"')
         try:
             fields[name] = Field(name, parse_field_type(text))
@@ -45,12 +52,26 @@ def parse_fields(value: Any, path: tuple[str, ...]) -> dict[str, Field]:
     return fields
 
 
+def _objects(declared: dict[str, Any], path: tuple[str, ...]) -> Objects:
+    """The type of a list of objects. Raises TableError."""
+    check_keys(declared, ("path", "type", "fields"), path)
+    type_ = declared.get("type", "objects")
+    if type_ not in ("objects", "objects?"):
+        raise TableError((*path, "type"), f'must be "objects" with fields: {_OBJECTS}')
+    members = parse_fields(declared["fields"], (*path, "fields"))
+    for name, member in members.items():
+        if member.type.kind in COLLECTIONS or isinstance(declared["fields"][name], dict):
+            raise TableError((*path, "fields", name), 'must be a type such as "string" or "int?"')
+    types = tuple((name, member.type) for name, member in members.items())
+    return Objects(Kind.OBJECTS, type_.endswith("?"), members=types)
+
+
 def parse_paths(value: Mapping[str, Any], path: tuple[str, ...]) -> Paths:
     """The paths of the fields that have one: ``"after.id"``, or a list of names if a name has a
     dot. Raises TableError."""
     paths = []
     for name, declared in value.items():
-        if not isinstance(declared, dict):
+        if not isinstance(declared, dict) or ("fields" in declared and "path" not in declared):
             continue
         where = (*path, name, "path")
         names = declared.get("path")

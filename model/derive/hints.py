@@ -23,6 +23,21 @@ _KEYS: Mapping[str, str] = {
     "hopping": 'write window = "1h" and advance = "10m"',
     "count_distinct": 'write distinct = "name"',
     "mean": 'write avg = "…"',
+    "average": 'write avg = "…"',
+    "total": 'write sum = "…"',
+    **dict.fromkeys(("partition_by", "primary_key", "keys"), 'key = "…" groups the records'),
+    "with": "the keys of the table need no with",
+    **dict.fromkeys(("grace", "grace_period", "watermark"), 'write lateness = "1h" with time'),
+    **dict.fromkeys(("size", "window_size", "tumble"), 'write window = "1h"'),
+    **dict.fromkeys(("hop", "slide"), 'write window = "1h" and advance = "10m"'),
+    **dict.fromkeys(
+        ("inactivity_gap", "session_gap", "session_window", "gap"), 'write session = "30m"'
+    ),
+    **dict.fromkeys(("deduplicate", "dedupe", "unique"), 'write identity = ["id", "time"]'),
+    **dict.fromkeys(("explode", "unnest", "lateral_view"), 'write each = { item = "items" }'),
+    "left_join": 'write join.NAME = { from = "…", on = "…", fields = { … } }',
+    **dict.fromkeys(("timezone", "zone", "tz"), "times are in UTC: hour(a, 'Europe/Berlin')"),
+    "union": "a view reads one topic",
 }
 
 

@@ -41,9 +41,10 @@ from model.derive.schema_fields import parse_schema
 from model.derive.stream_joins import check_pairs, has_within
 from model.derive.topic_config import parse_topic_config
 from model.expressions.tree import Expression, Field, fields_of, known_not_null
-from model.expressions.types import STRING, Kind
+from model.expressions.types import COLLECTIONS, LISTS, STRING, Kind, Objects, element_type
+from model.expressions.zones import check_zone
 from model.formats.format import Read
-from model.kinds.calendar_windows import CalendarWindows, check_zone, parse_unit
+from model.kinds.calendar_windows import CalendarWindows, parse_unit
 
 KEYS = (
     *(
@@ -162,11 +163,11 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
     check_places(derivation)
     check_changing(table, derivation)
     check_pairs(derivation)
-    if time is not None and repeated is not None and repeated[0] in fields_of(time.expression):
-        raise TableError(
-            ("time",), f"cannot have {repeated[0]}, which is not a field of the record"
-        )
+    if time is not None and fields_of(time.expression) & derivation.repeated_fields:
+        name = min(fields_of(time.expression) & derivation.repeated_fields)
+        raise TableError(("time",), f"cannot have {name}, which is not a field of the record")
     _check_identity(derivation)
+    _check_times_of_objects(derivation)
     return derivation
 
 
@@ -190,7 +191,9 @@ def _parse_time(table: Mapping[str, Any], names: Names) -> EventTime | None:
     expression = read_expression(table["time"], path, names, Kind.TIME)
     if expression.type.optional:
         raise TableError(
-            path, 'may be null; declare its fields without ?, or add "… is not null" to where'
+            path,
+            'may be null; declare its fields without ?, a number as "time ms" (or with a range), '
+            'or add "… is not null" to where',
         )
     if expression == names["record_timestamp"]:
         for key in ("lateness", "earliness"):
@@ -259,8 +262,14 @@ def _parse_each(table: Mapping[str, Any], names: Names) -> tuple[str, Expression
     each_table = read_table(table["each"], ("each",), 1, meaning)
     [(name, text)] = each_table.items()
     check_new(name, names, ("each", name))
-    expression = read_expression(text, ("each", name), names, Kind.STRINGS)
-    names[name] = Field(name, STRING)
+    expression = read_expression(text, ("each", name), names, *sorted(LISTS), Kind.OBJECTS)
+    if isinstance(expression.type, Objects):
+        if not isinstance(expression, Field):
+            raise TableError(("each", name), "a list of objects must be a field itself")
+        for member, type_ in expression.type.members:
+            names[f"{name}.{member}"] = Field(f"{name}.{member}", type_)
+    else:
+        names[name] = Field(name, element_type(expression.type))
     return name, expression
 
 
@@ -381,10 +390,28 @@ def _parse_identity(table: Mapping[str, Any], names: Names) -> tuple[str, ...]:
             raise TableError(path, f"{name!r} is not the name of a field")
         if name not in names:
             check_name(name, path)
-        if not isinstance(names.get(name), Field):
+        field = names.get(name)
+        if not isinstance(field, Field):
             raise TableError(path, f"{name} is not a field of the record")
+        if field.type.kind in COLLECTIONS:
+            raise TableError(path, f"{name} is a {field.type.kind}, which identifies no record")
     fields = (names[name] for name in value)
     return tuple(field.name for field in fields if isinstance(field, Field))
+
+
+def _check_times_of_objects(derivation: Derivation) -> None:
+    """Raise TableError if the state of a join would have times within objects: it has them in ms
+    only."""
+    if derivation.each is None or not derivation.changing:
+        return
+    name, array = derivation.each
+    for member, type_ in array.type.members if isinstance(array.type, Objects) else ():
+        if type_.kind is Kind.TIME:
+            raise TableError(
+                ("each", name),
+                f"with a join that follows its table, {name}.{member} cannot be a time: declare it "
+                'as "string" or "long", or write two views',
+            )
 
 
 def _check_identity(derivation: Derivation) -> None:
@@ -394,8 +421,8 @@ def _check_identity(derivation: Derivation) -> None:
     if not identity:
         return
     path = ("identity",)
-    if derivation.each is not None and derivation.each[0] in identity:
-        raise TableError(path, f"{derivation.each[0]} is not a field of the record")
+    for name in derivation.repeated_fields.intersection(identity):
+        raise TableError(path, f"{name} is not a field of the record")
     expressions = [*derivation.key, *(a.expression for a in derivation.aggregates if a.expression)]
     expressions += (
         [expression for _, expression in derivation.select.values] if derivation.select else []
@@ -405,8 +432,7 @@ def _check_identity(derivation: Derivation) -> None:
     used = set().union(*map(fields_of, expressions)) - derivation.joined_fields.keys()
     used.update(*(fields_of(join.on) for join in derivation.joins))
     if derivation.each is not None:
-        name, expression = derivation.each
-        used = used - {name} | fields_of(expression)
+        used = used - derivation.repeated_fields | fields_of(derivation.each[1])
     for name in sorted(used - set(identity)):
         raise TableError(
             path,

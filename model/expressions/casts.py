@@ -7,15 +7,19 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from model.expressions.exact import EXACT
 from model.expressions.types import (
     BOOLEAN,
+    DECIMAL_DIGITS,
     DOUBLE,
     INT64_MAX,
     INT64_MIN,
     STRING,
     Kind,
     Type,
+    decimal,
     integer,
+    unscaled,
 )
 
 _CASTS: dict[str, Type] = {
@@ -25,10 +29,15 @@ _CASTS: dict[str, Type] = {
     "boolean": BOOLEAN,
     "string": STRING,
 }
+_CASTS |= {
+    f"decimal({scale})": decimal(1 - 10**DECIMAL_DIGITS, 10**DECIMAL_DIGITS - 1, scale)
+    for scale in range(1, DECIMAL_DIGITS)
+}
 _SAME = {"integer": "int", "bigint": "long", "float": "double", "varchar": "string"}
 _FROM = (Kind.STRING, Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.BOOLEAN)
+_EXACT_NUMBERS = (Kind.STRING, Kind.INTEGER, Kind.DECIMAL)
 _TEXTUAL = (Kind.STRING, Kind.INTEGER, Kind.BOOLEAN)
-CAST_TYPES = f"try_cast(a as …) has {', '.join(_CASTS)}"
+CAST_TYPES = "try_cast(a as …) has int, long, double, boolean, string and decimal(2)"
 
 
 def cast_name(type_name: str) -> str | None:
@@ -43,7 +52,13 @@ def cast_type(name: str, source: Type) -> Type:
     kind = name.removeprefix("try_cast ")
     target = _CASTS[kind]
     if source.kind not in _FROM:
-        raise ValueError(f"try_cast is not for a {source.kind}")
+        hint = ". Write date(a), or unix_millis(a)," if source.kind is Kind.TIME else ""
+        raise ValueError(f"try_cast is not for a {source.kind}{hint}")
+    if target.kind is Kind.DECIMAL and source.kind not in _EXACT_NUMBERS:
+        raise ValueError(
+            f"try_cast as {kind} is for text, whole numbers and decimals, not for a {source.kind}; "
+            f'declare the field as "{kind}"'
+        )
     if kind == "boolean" and source.kind not in (Kind.STRING, Kind.BOOLEAN):
         raise ValueError(f"try_cast as boolean is for text, not for a {source.kind}; write a <> 0")
     if kind == "string" and source.kind not in _TEXTUAL:
@@ -55,6 +70,8 @@ def cast_type(name: str, source: Type) -> Type:
 
 CASTS = tuple(f"try_cast {name}" for name in _CASTS)
 
+PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{0,30})?", re.ASCII)
+"""The texts that are cast to a decimal."""
 _DIGITS = re.compile(r"([+-]?[0-9]{1,19})(?:\.0*)?", re.ASCII)
 _NUMBER = re.compile(r"[+-]?[0-9]{1,400}(?:\.[0-9]{0,400})?(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
 _EXACT = 2**53
@@ -64,6 +81,8 @@ _EXACT = 2**53
 def cast_function(name: str, source: Type, target: Type) -> Callable[[Any], Any]:
     """The function of a cast from a value that is not null, in Python."""
     kind = name.removeprefix("try_cast ")
+    if target.kind is Kind.DECIMAL:
+        return _decimal_function(target)
     if kind == "string":
         return _text
     if kind == "boolean":
@@ -77,6 +96,21 @@ def cast_function(name: str, source: Type, target: Type) -> Callable[[Any], Any]
     def cast(value: Any) -> int | None:
         number = whole(value)
         return number if number is not None and target.low <= number <= target.high else None
+
+    return cast
+
+
+def _decimal_function(target: Type) -> Callable[[Any], Decimal | None]:
+    step = Decimal(1).scaleb(-target.scale)
+
+    def cast(value: str | int | Decimal) -> Decimal | None:
+        if isinstance(value, str):
+            text = value.strip(" ")
+            if not PLAIN_DECIMAL.fullmatch(text):
+                return None
+            value = Decimal(text)
+        number = Decimal(value).quantize(step, context=EXACT)
+        return number if target.low <= unscaled(number, target.scale) <= target.high else None
 
     return cast
 
@@ -109,5 +143,6 @@ def _whole_of_text(value: str) -> int | None:
 def _whole_of_number(value: int | float | Decimal) -> int | None:
     if isinstance(value, int):
         return int(value)
-    number = float(value)
-    return int(number) if abs(number) <= _EXACT and number.is_integer() else None
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else None
+    return int(value) if abs(value) <= _EXACT and value.is_integer() else None

@@ -14,13 +14,22 @@ from functools import partial
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, NamedTuple, cast
 
+from model.expressions.calendar import (
+    PARTS,
+    date_function,
+    part_function,
+    timestamp_function,
+    trunc_function,
+)
 from model.expressions.casts import CASTS, cast_function
+from model.expressions.exact import converter, extreme_function, number_function
 from model.expressions.matching import (
     like_function,
     regexp_extract_all_function,
     regexp_extract_function,
     regexp_like_function,
 )
+from model.expressions.text_functions import list_element, map_value, replace_function
 from model.expressions.tree import Call, Expression, Literal
 from model.expressions.types import INT64_MAX, INT64_MIN, AnyScalar, Kind, NumberTime, Type
 from model.expressions.values import Value, reader
@@ -56,9 +65,19 @@ _STRICT: dict[str, str] = {
     "length": "len({})",
     "unix_seconds": "{} // 1000000",
     "unix_millis": "{} // 1000",
-    "timestamp_seconds": "{} * 1000000",
+    "unix_micros": "{}",
+    "starts_with": "{}.startswith({})",
+    "ends_with": "{}.endswith({})",
+    "contains": "{1} in {0}",
+    "split": "{}.split({})",
+    "size": "len({})",
+    "map_keys": "list({})",
 }
 """Functions and operators that are null if one of their arguments is, as Python."""
+_NUMBERS = frozenset({"+", "-", "*", "negative", "/", "%", "abs", "round", "floor", "ceil"})
+_WHOLE = frozenset({"+", "-", "*", "negative"})
+"""Calculations that have operators in Python, if the numbers are whole."""
+_PER_SECOND = {"timestamp_seconds": 1, "timestamp_millis": 1000, "timestamp_micros": 1_000_000}
 _COMPARISONS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _COMPARE = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _AND = "False if {0} is False or {1} is False else None if {0} is None or {1} is None else True"
@@ -177,17 +196,36 @@ class _Source:
     def _call(self, call: Call, known: Known, level: int) -> str:
         lazy = {"and": self._and, "or": self._or, "if": self._if, "coalesce": self._coalesce}
         if call.function in lazy:
-            return lazy[call.function](call.arguments, known, level)
+            return lazy[call.function](call, known, level)
         names = [self._value(argument, known, level) for argument in call.arguments]
+        if call.function in _NUMBERS and not (call.function in _WHOLE and _is_whole(call)):
+            types = [argument.type for argument in call.arguments]
+            calculate = number_function(call.function, types, call.type)
+            return self._applied(call, calculate, names, level)
         if call.function in _STRICT:
             return self._strict(level, _STRICT[call.function].format(*names), *names)
         if call.function in _COMPARISONS:
             return self._compared(call.function, call.arguments, names, level)
         if call.function in CASTS:
             cast = cast_function(call.function, call.arguments[0].type, call.type)
-            text = f"{self._constant(cast)}({names[0]})"
-            return self._strict(level, text, names[0], may_be_null=call.type.optional)
+            return self._applied(call, cast, names, level)
         return _OTHERS[call.function](self, call, names, level)
+
+    def _applied(
+        self, call: Call, function: Callable[..., Any], names: list[str], level: int
+    ) -> str:
+        """A variable with the result of a function, which is null if an argument is."""
+        text = f"{self._constant(function)}({', '.join(names)})"
+        return self._strict(level, text, *names, may_be_null=call.type.optional)
+
+    def _converted(self, name: str, source: Type, target: Type, level: int) -> str:
+        """The number as one of the kind of ``target``."""
+        convert = converter(source, target)
+        return (
+            name
+            if convert is None
+            else self._strict(level, f"{self._constant(convert)}({name})", name)
+        )
 
     def _inner(self, level: int, test: str) -> int:
         """Begins a block that is skipped unless the test is true. Returns its level."""
@@ -196,11 +234,11 @@ class _Source:
         self._line(level, f"if {test}:")
         return level + 1
 
-    def _and(self, arguments: tuple[Expression, ...], known: Known, level: int) -> str:
-        return self._joined(arguments, known, level, "is not False", _AND)
+    def _and(self, call: Call, known: Known, level: int) -> str:
+        return self._joined(call.arguments, known, level, "is not False", _AND)
 
-    def _or(self, arguments: tuple[Expression, ...], known: Known, level: int) -> str:
-        return self._joined(arguments, known, level, "is not True", _OR)
+    def _or(self, call: Call, known: Known, level: int) -> str:
+        return self._joined(call.arguments, known, level, "is not True", _OR)
 
     def _joined(
         self,
@@ -217,25 +255,31 @@ class _Source:
         self._line(inner, f"{result} = {text.format(result, other)}")
         return result
 
-    def _if(self, arguments: tuple[Expression, ...], known: Known, level: int) -> str:
-        condition, then, other = arguments
+    def _if(self, call: Call, known: Known, level: int) -> str:
+        condition, then, other = call.arguments
         test = f"{self._value(condition, known, level)} is True"
         if level >= _DEEPEST:
-            values = [self._value(branch, known, level) for branch in (then, other)]
+            values = [
+                self._converted(self._value(branch, known, level), branch.type, call.type, level)
+                for branch in (then, other)
+            ]
             return self._variable(level, f"{values[0]} if {test} else {values[1]}", True)
         result = self._variable(level, "None", True)
         for start, branch in ((f"if {test}:", then), ("else:", other)):
             self._line(level, start)
             value = self._value(branch, {**known}, level + 1)
+            value = self._converted(value, branch.type, call.type, level + 1)
             self._line(level + 1, f"{result} = {value}")
         return result
 
-    def _coalesce(self, arguments: tuple[Expression, ...], known: Known, level: int) -> str:
-        first, *alternatives = arguments
-        result = self._variable(level, self._value(first, known, level), True)
+    def _coalesce(self, call: Call, known: Known, level: int) -> str:
+        first, *alternatives = call.arguments
+        value = self._converted(self._value(first, known, level), first.type, call.type, level)
+        result = self._variable(level, value, True)
         for alternative in alternatives:
             inner = self._inner(level, f"{result} is None")
             value = self._value(alternative, known if inner == level else {**known}, inner)
+            value = self._converted(value, alternative.type, call.type, inner)
             self._line(inner, f"if {result} is None: {result} = {value}")
         return result
 
@@ -287,10 +331,47 @@ class _Source:
         end = start - 1 + length[0] if length else None
         return self._strict(level, f"{names[0]}[{self._constant(slice(start - 1, end))}]", names[0])
 
+    def _extreme(self, call: Call, names: list[str], level: int) -> str:
+        types = [argument.type for argument in call.arguments]
+        choose = self._constant(extreme_function(call.function, types, call.type))
+        return self._variable(level, f"{choose}({', '.join(names)})", True)
+
+    def _nullif(self, call: Call, names: list[str], level: int) -> str:
+        equal = self._compared("=", call.arguments, names, level)
+        return self._variable(level, f"None if {equal} else {names[0]}", True)
+
+    def _element(self, call: Call, names: list[str], level: int) -> str:
+        is_map = call.arguments[0].type.kind is Kind.MAP
+        return self._applied(call, map_value if is_map else list_element, names, level)
+
+    def _replace(self, call: Call, names: list[str], level: int) -> str:
+        return self._applied(call, replace_function(*_written(call)), names[:1], level)
+
+    def _timestamp(self, call: Call, names: list[str], level: int) -> str:
+        per_second = _PER_SECOND[call.function]
+        return self._applied(call, timestamp_function(per_second), names, level)
+
+    def _part(self, call: Call, names: list[str], level: int) -> str:
+        zone = next(iter(_written(call)), None)
+        return self._applied(call, part_function(call.function, zone), names[:1], level)
+
+    def _date(self, call: Call, names: list[str], level: int) -> str:
+        zone = next(iter(_written(call)), None)
+        return self._applied(call, date_function(zone), names[:1], level)
+
+    def _date_trunc(self, call: Call, names: list[str], level: int) -> str:
+        unit, _, *zone = call.arguments
+        truncate = trunc_function(*(str(x.value) for x in (unit, *zone) if isinstance(x, Literal)))
+        return self._applied(call, truncate, names[1:2], level)
+
     def _matched(self, call: Call, names: list[str], level: int) -> str:
         pattern, *group = _written(call)
         matched = _MATCHED[call.function](pattern, *group)
         return self._strict(level, f"{self._constant(matched)}({names[0]})", names[0])
+
+
+def _is_whole(call: Call) -> bool:
+    return all(argument.type.kind is Kind.INTEGER for argument in call.arguments)
 
 
 def _compared_json(compare: Callable[[Any, Any], bool], left: object, right: object) -> bool | None:
@@ -332,4 +413,13 @@ _OTHERS: dict[str, Callable[[_Source, Call, list[str], int], str]] = {
     "concat": _Source._concat,
     "substring": _Source._substring,
     **dict.fromkeys(_MATCHED, _Source._matched),
+    "greatest": _Source._extreme,
+    "least": _Source._extreme,
+    "nullif": _Source._nullif,
+    "[]": _Source._element,
+    "replace": _Source._replace,
+    **dict.fromkeys(_PER_SECOND, _Source._timestamp),
+    **dict.fromkeys(PARTS, _Source._part),
+    "date": _Source._date,
+    "date_trunc": _Source._date_trunc,
 }

@@ -1,158 +1,57 @@
 """The functions and operators of expressions, and the types of their results.
 
 All are deterministic and total: they return a value or null for every input. So functions that may
-fail in Spark (casts of text, calculations that overflow, division by zero) are missing or refused.
+fail in Spark (casts of text, calculations that overflow, division by zero) are null there, or are
+refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
-from typing import NamedTuple
+from dataclasses import replace
 
 from model.expressions.casts import CASTS, cast_type
-from model.expressions.patterns import check_like, check_pattern
+from model.expressions.signatures import arithmetic, texts, times
+from model.expressions.signatures.signature import (
+    ORDERED,
+    Arguments,
+    Function,
+    Typing,
+    check,
+    check_count,
+    check_same_kind,
+    common_type,
+    function,
+    may_be_null,
+)
 from model.expressions.types import (
     BOOLEAN,
-    INT64_MAX,
-    INT64_MIN,
-    MAX_SECONDS,
     STRING,
     STRINGS,
-    TIME,
     Kind,
     Type,
     integer,
 )
 
-_MAX_BYTES = 2**31 - 1
-_NUMBERS = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.NUMBER})
-_ORDERED = _NUMBERS | {Kind.STRING, Kind.TIME, Kind.JSON}
 
-
-class Argument(NamedTuple):
-    """``literal``: the value, if it is written in the expression."""
-
-    type: Type
-    literal: str | int | bool | Decimal | None
-
-
-Arguments = Sequence[Argument]
-Typing = Callable[[Arguments], Type]
-
-
-@dataclass(frozen=True, slots=True)
-class Function:
-    """``form``: how a call is written, with names for its arguments. ``arguments``, ``result``: the
-    types. ``documentation``: what the result is, in a line of the docs. ``type_of``: the type of a
-    call's result. Raises ValueError if the arguments are not allowed."""
-
-    form: str
-    arguments: str
-    result: str
-    documentation: str
-    type_of: Typing
-
-
-def result_type(function: str, arguments: Arguments) -> Type:
+def result_type(name: str, arguments: Arguments) -> Type:
     """The type of a function's or operator's result. Raises ValueError if the arguments are not
     allowed."""
-    if function in CASTS:
-        return cast_type(function, arguments[0].type)
-    return (FUNCTIONS.get(function) or OPERATORS[function]).type_of(arguments)
-
-
-def _check(name: str, arguments: Arguments, *kinds: Kind, least: int | None = None) -> bool:
-    """Check the number and the kinds of arguments. Returns True if one of them may be null."""
-    fewest = len(kinds) if least is None else least
-    if not fewest <= len(arguments) <= len(kinds):
-        count = f"{fewest}" if fewest == len(kinds) else f"{fewest} to {len(kinds)}"
-        raise ValueError(f"{name} needs {count} arguments, not {len(arguments)}")
-    for number, (argument, kind) in enumerate(zip(arguments, kinds, strict=False), 1):
-        if argument.type.kind is not kind:
-            raise ValueError(f"argument {number} of {name} is a {argument.type.kind}, not a {kind}")
-    return any(argument.type.optional for argument in arguments)
-
-
-def _function(name: str, result: Type, *kinds: Kind) -> Typing:
-    def type_(arguments: Arguments) -> Type:
-        return result.or_null(_check(name, arguments, *kinds))
-
-    return type_
-
-
-def _literal_int(name: str, argument: Argument, low: int, high: int) -> int:
-    number = argument.literal
-    if type(number) is not int or not low <= number <= high:
-        raise ValueError(f"{name} must be a number from {low} to {high}, written out")
-    return number
-
-
-def _bounded(name: str, low: int, high: int, optional: bool) -> Type:
-    if low < INT64_MIN or high > INT64_MAX:
-        raise ValueError(
-            f"the result of {name} may not fit in 64 bits; give the fields a range, as in "
-            '"long 0..1000000",'
-        )
-    return integer(low, high, optional)
-
-
-def _plus(arguments: Arguments) -> Type:
-    optional = _check("+", arguments, Kind.INTEGER, Kind.INTEGER)
-    left, right = (argument.type for argument in arguments)
-    return _bounded("+", left.low + right.low, left.high + right.high, optional)
-
-
-def _minus(arguments: Arguments) -> Type:
-    optional = _check("-", arguments, Kind.INTEGER, Kind.INTEGER)
-    left, right = (argument.type for argument in arguments)
-    return _bounded("-", left.low - right.high, left.high - right.low, optional)
-
-
-def _times(arguments: Arguments) -> Type:
-    optional = _check("*", arguments, Kind.INTEGER, Kind.INTEGER)
-    left, right = (argument.type for argument in arguments)
-    products = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-    return _bounded("*", min(products), max(products), optional)
-
-
-def _negative(arguments: Arguments) -> Type:
-    optional = _check("-", arguments, Kind.INTEGER)
-    operand = arguments[0].type
-    return _bounded("-", -operand.high, -operand.low, optional)
-
-
-def _div(arguments: Arguments) -> Type:
-    optional = _check("div", arguments, Kind.INTEGER, Kind.INTEGER)
-    by = _literal_int("the divisor of div", arguments[1], 1, INT64_MAX)
-    operand = arguments[0].type
-    return integer(operand.low // by, operand.high // by, optional)
-
-
-def _mod(arguments: Arguments) -> Type:
-    optional = _check("mod", arguments, Kind.INTEGER, Kind.INTEGER)
-    by = _literal_int("the divisor of mod", arguments[1], 1, INT64_MAX)
-    return integer(0, by - 1, optional)
-
-
-def _check_same_kind(name: str, kinds: set[Kind]) -> None:
-    if len(kinds) > 1:
-        hint = ""
-        if kinds == {Kind.STRING, Kind.TIME}:
-            hint = ". Write a time as timestamp '2026-01-01T10:00:00Z',"
-        raise ValueError(f"{name} has values of different types: {', '.join(sorted(kinds))}{hint}")
+    if name in CASTS:
+        return cast_type(name, arguments[0].type)
+    return (FUNCTIONS.get(name) or OPERATORS[name]).type_of(arguments)
 
 
 def _compared(name: str) -> Typing:
     def type_(arguments: Arguments) -> Type:
         kinds = {argument.type.kind for argument in arguments}
-        if not kinds <= _NUMBERS:
-            _check_same_kind(name, kinds)
+        check_same_kind(name, kinds)
         [kind, *_] = kinds
-        if kind not in _ORDERED and not (kind is Kind.BOOLEAN and name in ("=", "<>")):
-            raise ValueError(f"{name} cannot compare a {kind}")
-        return BOOLEAN.or_null(any(argument.type.optional for argument in arguments))
+        if kind not in ORDERED and not (kind is Kind.BOOLEAN and name in ("=", "<>")):
+            hint = ". Write a, or not a," if kind is Kind.BOOLEAN else ""
+            raise ValueError(f"{name} cannot compare a {kind}{hint}")
+        if Kind.DECIMAL in kinds and Kind.DOUBLE not in kinds:
+            common_type(name, arguments)  # which has all digits of both
+        return BOOLEAN.or_null(may_be_null(arguments))
 
     return type_
 
@@ -167,104 +66,50 @@ def _null_test(arguments: Arguments) -> Type:
     return BOOLEAN
 
 
-def _common(name: str, arguments: Arguments) -> Type:
-    """The type of a result that is one of the arguments."""
-    _check_same_kind(name, {argument.type.kind for argument in arguments})
-    types = [argument.type for argument in arguments]
-    if len({type_.scale for type_ in types}) > 1:
-        raise ValueError(f"{name} has decimals of different scale")
-    return replace(
-        types[0],
-        optional=any(type_.optional for type_ in types),
-        low=min(type_.low for type_ in types),
-        high=max(type_.high for type_ in types),
-        bits=max(type_.bits for type_ in types),
-        subsecond=any(type_.subsecond for type_ in types),
-    )
-
-
 def _coalesce(arguments: Arguments) -> Type:
     if len(arguments) < 2:
         raise ValueError("coalesce needs at least 2 arguments")
     optional = all(argument.type.optional for argument in arguments)
-    return replace(_common("coalesce", arguments), optional=optional)
+    return replace(common_type("coalesce", arguments), optional=optional)
+
+
+def _extreme(name: str) -> Typing:
+    """``greatest`` and ``least``, which ignore nulls, as in PostgreSQL."""
+
+    def type_(arguments: Arguments) -> Type:
+        if len(arguments) < 2:
+            raise ValueError(f"{name} needs at least 2 arguments")
+        type_ = common_type(name, arguments)
+        if type_.kind not in ORDERED:
+            raise ValueError(f"{name} cannot compare a {type_.kind}")
+        return replace(type_, optional=all(argument.type.optional for argument in arguments))
+
+    return type_
+
+
+def _nullif(arguments: Arguments) -> Type:
+    check_count("nullif", arguments, 2, 2)
+    _compared("=")(arguments)
+    return arguments[0].type.or_null()
 
 
 def _if(arguments: Arguments) -> Type:
-    if len(arguments) != 3:
-        raise ValueError(f"if needs 3 arguments, not {len(arguments)}")
-    _check("if", arguments[:1], Kind.BOOLEAN)
-    return _common("if", arguments[1:])
-
-
-def _concat(arguments: Arguments) -> Type:
-    for argument in arguments:
-        if argument.type.kind not in (Kind.STRING, Kind.INTEGER):
-            raise ValueError(f"concat joins strings and whole numbers, not a {argument.type.kind}")
-    return STRING.or_null(any(argument.type.optional for argument in arguments))
-
-
-def _substring(arguments: Arguments) -> Type:
-    optional = _check("substring", arguments, Kind.STRING, Kind.INTEGER, Kind.INTEGER, least=2)
-    _literal_int("the start of substring", arguments[1], 1, _MAX_BYTES)
-    if len(arguments) == 3:
-        _literal_int("the length of substring", arguments[2], 0, _MAX_BYTES)
-    return STRING.or_null(optional)
-
-
-def _like(arguments: Arguments) -> Type:
-    optional = _check("like", arguments, Kind.STRING, Kind.STRING)
-    pattern = arguments[1].literal
-    if not isinstance(pattern, str) or "\\" in pattern:
-        raise ValueError("the pattern of like must be written out, and has no \\")
-    check_like(pattern)
-    return BOOLEAN.or_null(optional)
-
-
-def _matched(name: str, result: Type, groups: bool) -> Typing:
-    """A function of a text, a regular expression and (``groups``) the number of a group."""
-
-    def type_(arguments: Arguments) -> Type:
-        kinds = (Kind.STRING, Kind.STRING, *([Kind.INTEGER] if groups else []))
-        optional = _check(name, arguments, *kinds, least=2)
-        pattern = arguments[1].literal
-        if not isinstance(pattern, str):
-            raise ValueError(f"the pattern of {name} must be written out")
-        count = check_pattern(pattern)
-        if len(arguments) == 3:
-            _literal_int(f"the group of {name}", arguments[2], 0, count)
-        return result.or_null(optional)
-
-    return type_
-
-
-def _timestamp_seconds(arguments: Arguments) -> Type:
-    optional = _check("timestamp_seconds", arguments, Kind.INTEGER)
-    operand = arguments[0].type
-    if max(-operand.low, operand.high) > MAX_SECONDS:
-        raise ValueError(
-            f"the number of timestamp_seconds may be more than {MAX_SECONDS}; give the fields a "
-            "range,"
-        )
-    return replace(TIME, optional=optional, low=operand.low, high=operand.high)
-
-
-def _unix(name: str, factor: int) -> Typing:
-    def type_(arguments: Arguments) -> Type:
-        optional = _check(name, arguments, Kind.TIME)
-        operand = arguments[0].type
-        return integer(factor * operand.low, factor * (operand.high + 1) - 1, optional)
-
-    return type_
+    check_count("if", arguments, 3, 3)
+    check("if", arguments[:1], Kind.BOOLEAN)
+    return common_type("if", arguments[1:])
 
 
 FUNCTIONS: dict[str, Function] = {
     "coalesce": Function(
-        "coalesce(a, b, …)", "of one type", "theirs", "the first that is not null", _coalesce
+        "coalesce(a, b, …)",
+        "numbers, or of one type",
+        "theirs",
+        "the first that is not null",
+        _coalesce,
     ),
     "if": Function(
         "if(condition, a, b)",
-        "a boolean, two of one type",
+        "a boolean, then numbers or two of one type",
         "theirs",
         "`a` if the condition is true, else `b`",
         _if,
@@ -274,99 +119,230 @@ FUNCTIONS: dict[str, Function] = {
         "whole numbers",
         "whole number",
         "the quotient, rounded towards zero; the divisor is written out",
-        _div,
+        arithmetic.div,
     ),
     "mod": Function(
         "mod(a, 60)",
         "whole numbers",
         "whole number",
         "the remainder, never negative; the divisor is written out",
-        _mod,
+        arithmetic.mod,
+    ),
+    "nullif": Function(
+        "nullif(a, b)",
+        "numbers, or of one type",
+        "that of `a`",
+        "null if they are equal, else `a`",
+        _nullif,
+    ),
+    "greatest": Function(
+        "greatest(a, b, …)",
+        "numbers, or of one type",
+        "theirs",
+        "the greatest that is not null",
+        _extreme("greatest"),
+    ),
+    "least": Function(
+        "least(a, b, …)",
+        "numbers, or of one type",
+        "theirs",
+        "the least that is not null",
+        _extreme("least"),
+    ),
+    "abs": Function(
+        "abs(a)", "number", "its type", "without its sign; null for -2^63", arithmetic.absolute
+    ),
+    "round": Function(
+        "round(a, 2)",
+        "number, whole number",
+        "whole number, decimal",
+        "to 2 digits after the point, or to a whole number",
+        arithmetic.round_,
+    ),
+    "floor": Function(
+        "floor(a)",
+        "number",
+        "whole number",
+        "the next whole number below; null beyond 64 bits",
+        arithmetic.whole("floor"),
+    ),
+    "ceil": Function(
+        "ceil(a)",
+        "number",
+        "whole number",
+        "the next whole number above; null beyond 64 bits",
+        arithmetic.whole("ceil"),
     ),
     "lower": Function(
         "lower(text)",
         "string",
         "string",
         "in small letters; Σ becomes σ, also at the end of a word",
-        _function("lower", STRING, Kind.STRING),
+        function("lower", STRING, Kind.STRING),
     ),
     "upper": Function(
         "upper(text)",
         "string",
         "string",
         "in capital letters",
-        _function("upper", STRING, Kind.STRING),
+        function("upper", STRING, Kind.STRING),
     ),
     "trim": Function(
         "trim(text)",
         "string",
         "string",
         "without the spaces around it",
-        _function("trim", STRING, Kind.STRING),
+        function("trim", STRING, Kind.STRING),
     ),
     "length": Function(
         "length(text)",
         "string",
         "whole number",
         "the number of characters",
-        _function("length", integer(0, _MAX_BYTES), Kind.STRING),
+        function("length", integer(0, texts.MAX_BYTES), Kind.STRING),
     ),
     "concat": Function(
         "concat(a, b, …)",
         "strings, whole numbers",
         "string",
         "the texts together; also `a \\|\\| b`",
-        _concat,
+        texts.concat,
     ),
     "substring": Function(
         "substring(text, 1, 3)",
         "string, whole numbers",
         "string",
         "from character 1; without a length, to the end",
-        _substring,
+        texts.substring,
+    ),
+    "replace": Function(
+        "replace(text, 'a', 'b')",
+        "strings",
+        "string",
+        "with `b` for each `a`; null beyond 1,000,000 characters",
+        texts.replace,
+    ),
+    "starts_with": Function(
+        "starts_with(text, 'a')",
+        "strings",
+        "boolean",
+        "whether the text begins with this one",
+        function("starts_with", BOOLEAN, Kind.STRING, Kind.STRING),
+    ),
+    "ends_with": Function(
+        "ends_with(text, 'a')",
+        "strings",
+        "boolean",
+        "whether the text ends with this one",
+        function("ends_with", BOOLEAN, Kind.STRING, Kind.STRING),
+    ),
+    "contains": Function(
+        "contains(a, b)",
+        "a string or list, its part",
+        "boolean",
+        "whether this text or element is in it",
+        texts.contains,
+    ),
+    "split": Function(
+        "split(text, ',')",
+        "strings",
+        "list of strings",
+        "the parts between these texts",
+        texts.split,
+    ),
+    "size": Function("size(a)", "list, map", "whole number", "the number of elements", texts.size),
+    "map_keys": Function(
+        "map_keys(a)", "map", "list of strings", "the names in a map", texts.map_keys
     ),
     "regexp_like": Function(
         "regexp_like(text, pattern)",
         "strings",
         "boolean",
         "whether the pattern is found in the text",
-        _matched("regexp_like", BOOLEAN, groups=False),
+        texts.matched("regexp_like", BOOLEAN, groups=False),
     ),
     "regexp_extract": Function(
         "regexp_extract(text, pattern, 1)",
         "strings, whole number",
         "string",
         "this group of the first match, or `''`",
-        _matched("regexp_extract", STRING, groups=True),
+        texts.matched("regexp_extract", STRING, groups=True),
     ),
     "regexp_extract_all": Function(
         "regexp_extract_all(text, pattern, 1)",
         "strings, whole number",
         "list of strings",
         "this group of all matches",
-        _matched("regexp_extract_all", STRINGS, groups=True),
+        texts.matched("regexp_extract_all", STRINGS, groups=True),
     ),
     "unix_seconds": Function(
         "unix_seconds(time)",
         "time",
         "whole number",
         "seconds since 1970, rounded down",
-        _unix("unix_seconds", 1),
+        times.unix("unix_seconds", 1),
     ),
     "unix_millis": Function(
         "unix_millis(time)",
         "time",
         "whole number",
         "milliseconds since 1970, rounded down",
-        _unix("unix_millis", 1000),
+        times.unix("unix_millis", 1000),
+    ),
+    "unix_micros": Function(
+        "unix_micros(time)",
+        "time",
+        "whole number",
+        "microseconds since 1970",
+        times.unix_micros,
     ),
     "timestamp_seconds": Function(
         "timestamp_seconds(number)",
         "whole number",
         "time",
-        "the time at this number of seconds since 1970",
-        _timestamp_seconds,
+        "the time this many seconds after 1970; null beyond 294246",
+        times.of_number("timestamp_seconds", 1),
     ),
+    "timestamp_millis": Function(
+        "timestamp_millis(number)",
+        "whole number",
+        "time",
+        "the same for milliseconds",
+        times.of_number("timestamp_millis", 1000),
+    ),
+    "timestamp_micros": Function(
+        "timestamp_micros(number)",
+        "whole number",
+        "time",
+        "the same for microseconds",
+        times.of_number("timestamp_micros", 1_000_000),
+    ),
+    "date_trunc": Function(
+        "date_trunc('hour', time)",
+        "string, time",
+        "time",
+        "the start of its hour, or of another [unit](#times)",
+        times.date_trunc,
+    ),
+    "date": Function("date(time)", "time", "string", "its day: `2026-01-31`", times.date),
+    **{
+        name: Function(
+            f"{name}(time)",
+            "time",
+            "whole number",
+            documentation,
+            times.part(name, integer(low, high)),
+        )
+        for name, low, high, documentation in (
+            ("year", -300_000, 300_000, "its year"),
+            ("month", 1, 12, "its month, from 1"),
+            ("day", 1, 31, "its day of the month, from 1"),
+            ("hour", 0, 23, "its hour, from 0"),
+            ("minute", 0, 59, "its minute"),
+            ("second", 0, 59, "its second"),
+            ("dayofweek", 1, 7, "its day of the week: 1 is Sunday, 7 is Saturday"),
+        )
+    },
 }
 """By name, in the order of the docs."""
 
@@ -383,17 +359,17 @@ OPERATORS: dict[str, Function] = {
         "boolean",
         "boolean",
         "true if one of them is true, else null if one is null",
-        _function("or", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),
+        function("or", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),
     ),
     "and": Function(
         "a and b",
         "boolean",
         "boolean",
         "false if one of them is false, else null if one is null",
-        _function("and", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),
+        function("and", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),
     ),
     "not": Function(
-        "not a", "boolean", "boolean", "the opposite", _function("not", BOOLEAN, Kind.BOOLEAN)
+        "not a", "boolean", "boolean", "the opposite", function("not", BOOLEAN, Kind.BOOLEAN)
     ),
     "=": _comparison("=", "whether they are equal"),
     "<>": _comparison("<>", "whether they are not equal; also `a != b`"),
@@ -424,13 +400,34 @@ OPERATORS: dict[str, Function] = {
         "strings",
         "boolean",
         "whether it has this form: `%` is any text, and `_` any character",
-        _like,
+        texts.like,
     ),
-    "+": Function("a + b", "whole numbers", "whole number", "the sum", _plus),
-    "-": Function("a - b", "whole numbers", "whole number", "the difference", _minus),
-    "*": Function("a * b", "whole numbers", "whole number", "the product", _times),
+    "+": Function("a + b", "numbers", "number", "the sum", arithmetic.plus),
+    "-": Function("a - b", "numbers", "number", "the difference", arithmetic.minus),
+    "*": Function("a * b", "numbers", "number", "the product", arithmetic.times),
+    "/": Function(
+        "a / b",
+        "numbers",
+        "number",
+        "the quotient; of whole numbers, it is rounded towards zero; null if `b` is 0",
+        arithmetic.divide,
+    ),
+    "%": Function(
+        "a % b",
+        "whole numbers",
+        "whole number",
+        "the remainder, with the sign of `a`; null if `b` is 0",
+        arithmetic.remainder,
+    ),
     "negative": Function(
-        "-a", "whole number", "whole number", "the number with the other sign", _negative
+        "-a", "number", "number", "the number with the other sign", arithmetic.negative
+    ),
+    "[]": Function(
+        "a[1]",
+        "list, whole number",
+        "its element",
+        "element 1, the first, or `a['name']` of a map; null if there is none",
+        texts.element,
     ),
 }
 """By name, in the order of the docs."""

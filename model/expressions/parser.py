@@ -13,9 +13,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 
+from model.expressions.calendar import PARTS
 from model.expressions.casts import CAST_TYPES, cast_name
-from model.expressions.functions import FUNCTIONS, Argument, result_type
-from model.expressions.hints import QUOTES, unexpected, unknown_field, unknown_function
+from model.expressions.functions import FUNCTIONS, result_type
+from model.expressions.hints import (
+    CASE_ELSE,
+    CASE_END,
+    EXTRACT,
+    QUOTES,
+    expected,
+    unexpected,
+    unknown_field,
+    unknown_function,
+)
+from model.expressions.signatures.signature import Argument
 from model.expressions.tokens import Token, tokens
 from model.expressions.tree import Call, Expression, Literal
 from model.expressions.types import (
@@ -104,7 +115,7 @@ class _Parser:
 
     def _expect(self, text: str) -> None:
         if self._take(text) is None:
-            raise self._error(f"expected {text}, not {self._peek.text or 'the end'}")
+            raise self._error(expected(text, self._peek.text))
 
     def _call(self, function: str, at: int, *arguments: Expression) -> Call:
         def type_of(arguments: tuple[Expression, ...]) -> Type:
@@ -155,9 +166,7 @@ class _Parser:
         if operator is not None:
             return self._call("<>" if operator == "!=" else operator, at, left, self._joined())
         if self._take("is"):
-            negated = self._take("not")
-            self._expect("null")
-            return self._call("is not null" if negated else "is null", at, left)
+            return self._is(left, at)
         negated = self._take("not")
         comparison: Expression
         if self._take("in"):
@@ -174,6 +183,19 @@ class _Parser:
             return left
         return self._call("not", at, comparison) if negated else comparison
 
+    def _is(self, left: Expression, at: int) -> Expression:
+        """The end of ``a is null``, ``a is not null``, ``a is true`` and the like."""
+        negated = self._take("not") is not None
+        word = self._take("null", "unknown", "true", "false")
+        if word is None:
+            raise self._error(expected("null, true or false", self._peek.text))
+        if word in ("null", "unknown"):
+            return self._call("is not null" if negated else "is null", at, left)
+        # A null is neither true nor false.
+        unless_null = self._call("coalesce", at, left, Literal(word == "false", BOOLEAN))
+        is_opposite = negated == (word == "true")
+        return self._call("not", at, unless_null) if is_opposite else unless_null
+
     def _joined(self) -> Expression:
         at = self._peek.at
         parts = [self._sum()]
@@ -185,16 +207,26 @@ class _Parser:
         return self._chain(self._product, "+", "-")
 
     def _product(self) -> Expression:
-        return self._chain(self._unary, "*")
+        return self._chain(self._unary, "*", "/", "%")
 
     def _unary(self) -> Expression:
         at = self._peek.at
         if self._take("-") is None:
-            return self._primary()
+            return self._element()
         if self._peek.kind == "number":
             self._next += 1
             return self._number(f"-{self._tokens[self._next - 1].text}", at)
-        return self._call("negative", at, self._primary())
+        return self._call("negative", at, self._element())
+
+    def _element(self) -> Expression:
+        expression = self._primary()
+        while self._peek.text == "[":
+            at = self._peek.at
+            self._next += 1
+            number = self._or()
+            self._expect("]")
+            expression = self._call("[]", at, expression, number)
+        return expression
 
     def _primary(self) -> Expression:
         token = self._peek
@@ -240,11 +272,12 @@ class _Parser:
             self._expect("then")
             branches.append((condition, self._or()))
         if not branches:
-            raise self._error(f"expected when, not {self._peek.text or 'the end'}")
+            raise self._error(expected("when", self._peek.text))
         if self._take("else") is None:
-            raise self._error("case needs else before end, such as else 'other',")
+            raise self._error(CASE_ELSE if self._peek.text.lower() == "end" else CASE_END)
         result = self._or()
-        self._expect("end")
+        if self._take("end") is None:
+            raise self._error(CASE_END)
         for condition, then in reversed(branches):
             result = self._call("if", at, condition, then, result)
         return result
@@ -255,16 +288,40 @@ class _Parser:
         operand = self._or()
         self._expect("as")
         token = self._peek
-        if token.kind != "name" or (kind := cast_name(token.text)) is None:
-            raise self._error(f"{token.text or 'the end'} is not a type: {CAST_TYPES}")
-        self._next += 1
+        self._next += token.kind == "name"
+        text = token.text
+        if text.lower() == "decimal" and self._take("(") is not None:
+            text = f"decimal({self._peek.text})"
+            self._next += self._peek.kind == "number"
+            if self._peek.text == ",":
+                raise self._error("a decimal has the number of digits after its point: decimal(2)")
+            self._expect(")")
+        kind = cast_name(text) if token.kind == "name" else None
+        if kind is None:
+            raise self._error(f"{text or 'the end'} is not a type: {CAST_TYPES}", token.at)
         self._expect(")")
         return self._call(kind, at, operand)
+
+    def _extract(self, at: int) -> Expression:
+        """``extract(hour from a)``, which is ``hour(a)``."""
+        self._expect("(")
+        part = self._peek
+        if part.text.lower() not in PARTS:
+            raise self._error(
+                f"{part.text or 'the end'} is not one of: {', '.join(PARTS)}. {EXTRACT}"
+            )
+        self._next += 1
+        self._expect("from")
+        time = self._or()
+        self._expect(")")
+        return self._call(part.text.lower(), at, time)
 
     def _function(self, token: Token) -> Expression:
         name = token.text.lower()
         if name == "try_cast":
             return self._cast(token.at)
+        if name == "extract":
+            return self._extract(token.at)
         if name not in FUNCTIONS:
             raise self._error(unknown_function(token.text, FUNCTIONS), token.at)
         return self._call(name, token.at, *self._list())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from model.expressions.hints import QUOTES, unexpected
+from model.expressions.hints import EXPONENT, QUOTES, unexpected
 
 _NAME = r'(?:[A-Za-z_]\w*|"[^"]+")'
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?![\w.]))"
     rf"|(?P<name>{_NAME}(?:\.{_NAME}){{0,15}})|(?P<string>'(?:[^']|'')*')"
-    r"|(?P<symbol><>|!=|<=|>=|\|\||[-+*=<>(),]))",
+    r"|(?P<symbol><>|!=|<=|>=|==|\|\||\*\*|[-+*/%=<>(),\[\]]))",
     re.ASCII,
 )
 
@@ -43,8 +43,6 @@ def _unknown(rest: str) -> str:
         return QUOTES
     if rest[0] == "'":
         return "a string without a closing quote"
-    if rest[0] in "/%":
-        return f"no operator {rest[0]}: use div(number, 60) or mod(number, 60)"
     if rest[0].isdigit():
-        return "a number is a whole number, or a decimal such as 0.5; this is none"
+        return EXPONENT
     return unexpected(rest[0])

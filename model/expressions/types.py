@@ -1,30 +1,37 @@
 """The types of fields and expressions.
 
-    string  any  int  long  double  decimal(S)  boolean  time  time UNIT  strings
+    string  any  int  long  double  decimal(S)  boolean  time  time UNIT  strings  longs  map
 
 ``int`` has 32 bits, ``long`` 64. ``decimal(S)`` has 15 digits, S of them after the point. ``time``
-is a time in UTC, from text; ``time ms`` from a number of ms since 1970. ``strings`` is a list of
-strings. ``any`` is a text, number or boolean, read as text. Integers have a range, so that a
-calculation that could overflow is refused before it runs.
+is a time in UTC, from text; ``time ms`` from a number of ms since 1970. ``strings`` and ``longs``
+are lists, ``map`` is an object whose values are read as text. ``any`` is a text, number or boolean,
+read as text. Integers and decimals have a range, so that a calculation that could overflow is
+refused before it runs.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Context, Decimal
 from enum import StrEnum
+
+from model.expressions.sql_types import type_hint
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _INT32 = (-(2**31), 2**31 - 1)
 DECIMAL_DIGITS = 15
-"""More digits of a JSON number may be lost, because it is read as a double."""
+"""The digits of a decimal field. More digits of a JSON number may be lost, because it is read as a
+double."""
+_WIDE = Context(prec=80)
+MAX_DIGITS = 38
+"""The digits of a decimal that is calculated, as in Spark."""
 
 _FIELD_TYPE = re.compile(
-    r"(?P<kind>string|any|int|long|double|boolean|time|decimal\((?P<scale>[0-9]{1,2})\))"
+    r"(?P<kind>strings?|any|int|longs?|double|boolean|time|map|decimal\((?P<scale>[0-9]{1,2})\))"
     r"(?P<optional>\?)?"
     r"( (?P<unit>s|ms|us|ns))?"
-    r"( (?P<low>-?[0-9]{1,20})\.\.(?P<high>-?[0-9]{1,20}))?",
+    r"( (?P<low>-?[0-9]{1,20}(\.[0-9]{1,14})?)\.\.(?P<high>-?[0-9]{1,20}(\.[0-9]{1,14})?))?",
     re.ASCII,
 )
 
@@ -37,15 +44,19 @@ class Kind(StrEnum):
     BOOLEAN = "boolean"
     TIME = "time"
     STRINGS = "list of strings"
+    LONGS = "list of whole numbers"
+    OBJECTS = "list of objects"
+    MAP = "map of strings"
     NUMBER = "number"
     JSON = "value of a field without a declared type"
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """``optional``: whether a value may be null. ``low``, ``high``: the range of an integer, or of
-    a time in seconds since 1970; inclusive. ``scale``: of a decimal. ``bits``: of an integer field.
-    ``subsecond``: whether a time may have milliseconds."""
+    """``optional``: whether a value may be null. ``low``, ``high``: the range of an integer, of a
+    decimal in units of its last digit, or of a time in seconds since 1970; inclusive. ``scale``: of
+    a decimal. ``bits``: of an integer field. ``subsecond``: whether a time may have
+    milliseconds."""
 
     kind: Kind
     optional: bool = False
@@ -64,6 +75,15 @@ class Type:
     def never_null(self) -> Type:
         return replace(self, optional=False)
 
+    @property
+    def digits(self) -> int:
+        """The number of digits that a whole number or a decimal may have, at least ``scale``."""
+        return max(len(str(max(-self.low, self.high, 0))), self.scale, 1)
+
+    @property
+    def may_be_zero(self) -> bool:
+        return self.low <= 0 <= self.high
+
 
 @dataclass(frozen=True, slots=True)
 class NumberTime(Type):
@@ -77,10 +97,22 @@ class AnyScalar(Type):
     """The type of a field whose values are text, numbers or booleans, which are read as text."""
 
 
+@dataclass(frozen=True, slots=True)
+class Objects(Type):
+    """The type of a list of objects. ``members``: the name and type of their fields."""
+
+    members: tuple[tuple[str, Type], ...] = ()
+
+
 STRING = Type(Kind.STRING)
 BOOLEAN = Type(Kind.BOOLEAN)
 DOUBLE = Type(Kind.DOUBLE)
 STRINGS = Type(Kind.STRINGS)
+LONGS = Type(Kind.LONGS)
+MAP = Type(Kind.MAP)
+LISTS = frozenset({Kind.STRINGS, Kind.LONGS})
+COLLECTIONS = LISTS | {Kind.OBJECTS, Kind.MAP}
+_COLLECTION_NAMES = {"strings": Kind.STRINGS, "longs": Kind.LONGS, "map": Kind.MAP}
 NUMBER = Type(Kind.NUMBER, optional=True)
 """A whole number of 64 bits, or a double: a number in JSON whose type is not declared."""
 JSON = Type(Kind.JSON, optional=True)
@@ -97,6 +129,21 @@ def integer(low: int = INT64_MIN, high: int = INT64_MAX, optional: bool = False)
     return Type(Kind.INTEGER, optional, low, high)
 
 
+def decimal(low: int, high: int, scale: int, optional: bool = False) -> Type:
+    """``low``, ``high``: in units of the last digit."""
+    return Type(Kind.DECIMAL, optional, low, high, scale=scale)
+
+
+def unscaled(value: Decimal, scale: int) -> int:
+    """The number of units of the last digit; further digits are left out."""
+    return int(value.scaleb(scale, _WIDE))
+
+
+def element_type(collection: Type) -> Type:
+    """The type of the elements of a list, or of the values of a map."""
+    return integer() if collection.kind is Kind.LONGS else STRING
+
+
 def decimal_literal(value: Decimal) -> Type:
     """The type of a decimal that is written out. Raises ValueError."""
     scale = -int(value.as_tuple().exponent)
@@ -105,7 +152,7 @@ def decimal_literal(value: Decimal) -> Type:
             f"a decimal has up to {DECIMAL_DIGITS} digits, {DECIMAL_DIGITS - 1} of them after the "
             "point"
         )
-    return Type(Kind.DECIMAL, scale=scale)
+    return decimal(unscaled(value, scale), unscaled(value, scale), scale)
 
 
 def time_literal(micros: int) -> Type:
@@ -119,23 +166,28 @@ def parse_field_type(text: str) -> Type:
     match = _FIELD_TYPE.fullmatch(text)
     if match is None:
         raise ValueError(
-            f'"{text[:40]}" is not a type; use string, any, int, long, double, decimal(2), boolean '
-            'or time, or "time ms" for a number of ms since 1970 (s, ms, us, ns); with ? if it may '
-            'be null; numbers with a range, as in "int? 0..59"'
+            f'"{text[:40]}" is not a type; {type_hint(text)}use string, any, int, long, double, '
+            'decimal(2), boolean or time, or "time ms" for a number of ms since 1970 (s, ms, us, '
+            "ns); strings or longs for a list, map for an object; with ? if it may be null; "
+            'numbers with a range, as in "int? 0..59"'
         )
     optional = match["optional"] is not None
     kind = match["kind"]
-    if match["low"] is not None and kind not in ("int", "long"):
-        raise ValueError("only int and long have a range")
+    scale = None if match["scale"] is None else int(match["scale"])
+    if match["low"] is not None and kind not in ("int", "long") and scale is None:
+        raise ValueError("only int, long and decimal have a range")
     if match["unit"] is not None and kind != "time":
         raise ValueError("only time has a unit")
-    if match["scale"] is not None:
-        scale = int(match["scale"])
+    if scale is not None:
         if not 1 <= scale < DECIMAL_DIGITS:
             raise ValueError(
                 f"a decimal has 1 to {DECIMAL_DIGITS - 1} digits after the point, not {scale}"
             )
-        return Type(Kind.DECIMAL, optional, scale=scale)
+        most = 10**DECIMAL_DIGITS - 1
+        low, high = _bounds(match["low"], match["high"], -most, most, scale)
+        if not -most <= low <= high <= most:
+            raise ValueError(f"{match['low']}..{match['high']} is not a range of {kind}")
+        return decimal(low, high, scale, optional)
     if kind == "time" and match["unit"] is not None:
         return NumberTime(Kind.TIME, optional, TIME.low, TIME.high, unit=match["unit"])
     if kind == "time":
@@ -143,9 +195,22 @@ def parse_field_type(text: str) -> Type:
     if kind == "any":
         return AnyScalar(Kind.STRING, optional)
     if kind not in ("int", "long"):
-        return Type(Kind(kind), optional)
+        return Type(_COLLECTION_NAMES.get(kind) or Kind(kind), optional)
     least, most = _INT32 if kind == "int" else (INT64_MIN, INT64_MAX)
-    low, high = (int(match[bound] or limit) for bound, limit in (("low", least), ("high", most)))
+    low, high = _bounds(match["low"], match["high"], least, most, 0)
     if not least <= low <= high <= most:
-        raise ValueError(f"{low}..{high} is not a range of {kind}")
+        raise ValueError(f"{match['low']}..{match['high']} is not a range of {kind}")
     return Type(Kind.INTEGER, optional, low, high, bits=32 if kind == "int" else 64)
+
+
+def _bounds(
+    low: str | None, high: str | None, least: int, most: int, scale: int
+) -> tuple[int, int]:
+    """A range that is written, in units of the last digit; else the greatest range. Raises
+    ValueError if it has more digits."""
+    if low is None or high is None:
+        return least, most
+    bounds = Decimal(low).scaleb(scale), Decimal(high).scaleb(scale)
+    if any(bound != bound.to_integral_value() for bound in bounds):
+        raise ValueError(f"{low}..{high} has more than {scale} digits after the point")
+    return int(bounds[0]), int(bounds[1])

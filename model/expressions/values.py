@@ -1,7 +1,7 @@
 """Reads the values of a JSON object as the declared types of its fields.
 
 A whole number, string and boolean is a Python value; a double is a finite float, a decimal a
-``Decimal``, and a time a number of µs since 1970.
+``Decimal``, and a time a number of µs since 1970. A list is a ``list``, a map a ``dict``.
 """
 
 from __future__ import annotations
@@ -9,20 +9,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 from model.expressions.types import (
     DECIMAL_DIGITS,
     INT64_MAX,
     INT64_MIN,
+    LISTS,
     TIME,
     AnyScalar,
     Kind,
     NumberTime,
+    Objects,
     Type,
+    element_type,
+    unscaled,
 )
 from model.times import NOT_A_TIME, parse_instant
 
-Value = str | int | float | Decimal | bool | list[str] | None
+Value = str | int | float | Decimal | bool | list[str] | list[int] | dict[str, str] | None
 Read = Callable[[object], Value]
 
 NOT_A_NUMBER = "not a number"
@@ -111,7 +116,11 @@ def strict_reader(type_: Type) -> Read:
     if isinstance(type_, AnyScalar):
         return text_of_scalar
     if type_.kind is Kind.DECIMAL:
-        return lambda value: decimal_of_double(double_of_number(value), type_.scale)
+        return _decimal_reader(type_)
+    if isinstance(type_, Objects):
+        return _list_reader(_object_reader(type_))
+    if type_.kind in LISTS:
+        return _list_reader(strict_reader(element_type(type_)))
     if type_.kind is Kind.INTEGER:
         return _whole_reader(type_)
     return _READERS[type_.kind]
@@ -138,6 +147,68 @@ def _whole_reader(type_: Type) -> Read:
     return read
 
 
+def _decimal_reader(type_: Type) -> Read:
+    low, high, scale = type_.low, type_.high, type_.scale
+    not_within = f"not within {Decimal(low).scaleb(-scale)} to {Decimal(high).scaleb(-scale)}"
+
+    def read(value: object) -> Decimal:
+        number = decimal_of_double(double_of_number(value), scale)
+        if not low <= unscaled(number, scale) <= high:
+            raise ValueError(not_within)
+        return number
+
+    return read
+
+
+def _list_reader(read_element: Callable[[object], Any]) -> Read:
+    def read(value: object) -> Value:
+        if type(value) is not list:
+            raise ValueError(_NOT_OF_KIND[Kind.STRINGS])
+        elements = []
+        for number, element in enumerate(value, 1):
+            try:
+                elements.append(read_element(element))
+            except ValueError as error:
+                raise ValueError(f"element {number}: {error}") from None
+        return elements
+
+    return read
+
+
+def _object_reader(type_: Objects) -> Callable[[object], Any]:
+    """A function from an object to the values of its declared members."""
+    members = [(name, member.optional, strict_reader(member)) for name, member in type_.members]
+
+    def read(value: object) -> dict[str, Value]:
+        if type(value) is not dict:
+            raise ValueError(_NOT_OF_KIND[Kind.MAP])
+        found: dict[str, Value] = {}
+        for name, is_optional, read_member in members:
+            member = value.get(name)
+            if member is None and not is_optional:
+                raise ValueError(f"{name}: missing")
+            try:
+                found[name] = None if member is None else read_member(member)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return found
+
+    return read
+
+
+def _map(value: object) -> dict[str, str]:
+    if type(value) is not dict:
+        raise ValueError(_NOT_OF_KIND[Kind.MAP])
+    texts = {}
+    for name, member in value.items():
+        if member is not None:
+            try:
+                texts[name] = text_of_scalar(member)
+            except ValueError as error:
+                raise ValueError(f"{str(name)[:40]}: {error}") from None
+    return texts
+
+
 def _string(value: object) -> str:
     if type(value) is not str:
         raise ValueError(NOT_A_STRING)
@@ -161,6 +232,10 @@ _NOT_OF_KIND = {
     Kind.NUMBER: NOT_A_NUMBER,
     Kind.DECIMAL: NOT_A_NUMBER,
     Kind.TIME: NOT_A_TIME,
+    Kind.STRINGS: "not a list",
+    Kind.LONGS: "not a list",
+    Kind.OBJECTS: "not a list",
+    Kind.MAP: "not an object",
 }
 
 _READERS: dict[Kind, Read] = {
@@ -169,4 +244,5 @@ _READERS: dict[Kind, Read] = {
     Kind.DOUBLE: double_of_number,
     Kind.NUMBER: number,
     Kind.TIME: _time,
+    Kind.MAP: _map,
 }

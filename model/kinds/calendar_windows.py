@@ -14,14 +14,12 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from model.expressions.zones import UTC
 from model.times import EPOCH
 
-UTC = "UTC"
 UNITS = ("day", "week", "month", "year")
 
 _TEXT = re.compile(r"(?P<number>[0-9]{1,9}) +(?P<unit>[a-z]+?)s?", re.ASCII)
-_ZONE = re.compile(r"(?!posix|right)[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){1,2}", re.ASCII)
-_MAX_ZONE_LENGTH = 64
 _MS, _DAY = timedelta(milliseconds=1), timedelta(days=1)
 _KEPT = 4096  # windows: those of eleven years of days
 
@@ -60,20 +58,6 @@ def parse_unit(text: str) -> str | None:
         allowed = ", ".join(f'"1 {unit}"' for unit in UNITS)
         raise ValueError(f'"{text}" is not a window of the calendar: use {allowed}')
     return match["unit"]
-
-
-def check_zone(name: str) -> None:
-    """Raise ValueError if there is no time zone with this name."""
-    try:
-        if name != UTC:
-            if len(name) > _MAX_ZONE_LENGTH or not _ZONE.fullmatch(name):
-                raise ValueError
-            ZoneInfo(name)
-    except (ValueError, KeyError, OSError):
-        raise ValueError(
-            f'"{name[:_MAX_ZONE_LENGTH]}" is not a time zone such as "Europe/Berlin" or "UTC", or '
-            "this machine does not have its rules: install tzdata"
-        ) from None
 
 
 @lru_cache(_KEPT)

@@ -12,16 +12,16 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from model.derive.derivation import Aggregate, Derivation, Select
+from model.derive.fractions import IF_ANY, MILLIS, NONE, fraction_of
 from model.expressions.tree import Call, Expression
 from model.expressions.types import INT64_MAX, INT64_MIN, Kind, Type
 from spark.derive.columns import column, condition, long
+from spark.derive.numbers import decimal_type
 
 Result = tuple[str, Column, str | None]
 """A field of the value: its name, column, and how the fraction of a time is written."""
 
-_NONE, _MILLIS, _MICROS = "", ".SSS", ".SSSSSS"
-_IF_ANY = "if any"
-"""A fraction of 3 or 6 digits, or none: the times of fields may have a fraction."""
+_MICROS = ".SSSSSS"
 
 _BY = "#by"
 _SKETCH_BITS = 12
@@ -45,7 +45,7 @@ def results(derivation: Derivation) -> list[Result]:
     select = derivation.select
     only = derivation.only
     if derivation.is_map and select is not None:
-        return [(name, column(value), _fraction(value)) for name, value in select.values]
+        return [(name, column(value), fraction_of(value)) for name, value in select.values]
     if only is not None and only.function == "latest" and select is not None and not select.single:
         return _selected(select, F.col(state_name(only.name)))
     return [_result(aggregate, select) for aggregate in derivation.aggregates]
@@ -62,33 +62,16 @@ def _json_value(value: Column, fraction: str | None) -> Column:
     """Times as text, such as 2013-01-01T10:17:00Z."""
     if fraction is None:
         return value
-    if fraction != _IF_ANY:
+    if fraction != IF_ANY:
         return _written(value, fraction)
     micros = F.pmod(F.unix_micros(value), F.lit(1_000_000))
-    written = F.when(micros == 0, _written(value, _NONE))
-    written = written.when(F.pmod(micros, F.lit(1000)) == 0, _written(value, _MILLIS))
+    written = F.when(micros == 0, _written(value, NONE))
+    written = written.when(F.pmod(micros, F.lit(1000)) == 0, _written(value, MILLIS))
     return written.otherwise(_written(value, _MICROS))
 
 
 def _written(time: Column, fraction: str) -> Column:
     return F.date_format(time, f"yyyy-MM-dd'T'HH:mm:ss{fraction}'Z'")
-
-
-def _fraction(expression: Expression) -> str | None:
-    """How the fraction of a time is written; None if the expression is not a time."""
-    if expression.type.kind is not Kind.TIME:
-        return None
-    if expression.type.subsecond:
-        return _MILLIS
-    return _IF_ANY if _may_have_fraction(expression) else _NONE
-
-
-def _may_have_fraction(expression: Expression) -> bool:
-    if isinstance(expression, Call):
-        return expression.function != "timestamp_seconds" and any(
-            map(_may_have_fraction, expression.arguments)
-        )
-    return expression.type.kind is Kind.TIME
 
 
 def bounded_sum(total: Column, type_: Type) -> Column:
@@ -139,13 +122,13 @@ def _ranked(by: Expression, select: Select) -> list[tuple[str, Expression]]:
 
 
 def _selected(select: Select, row: Column) -> list[Result]:
-    return [(name, row[name], _fraction(expression)) for name, expression in select.values]
+    return [(name, row[name], fraction_of(expression)) for name, expression in select.values]
 
 
 def _result(aggregate: Aggregate, select: Select | None) -> Result:
     found = F.col(state_name(aggregate.name))
     if aggregate.function in ("min", "max") and aggregate.expression is not None:
-        return aggregate.name, found, _fraction(aggregate.expression)
+        return aggregate.name, found, fraction_of(aggregate.expression)
     if aggregate.function not in ("latest", "top_k"):
         return aggregate.name, found, None
     assert select is not None
@@ -165,8 +148,7 @@ def _result(aggregate: Aggregate, select: Select | None) -> Result:
 
 def exact(expression: Expression) -> Column:
     """A whole number wider than 64 bits, so that sums cannot overflow; or a decimal."""
-    return (
-        long(expression).cast("decimal(19,0)")
-        if expression.type.kind is Kind.INTEGER
-        else column(expression)
-    )
+    if expression.type.kind is Kind.INTEGER:
+        return long(expression).cast("decimal(19,0)")
+    value = column(expression)
+    return value.cast(decimal_type(expression.type)) if isinstance(expression, Call) else value

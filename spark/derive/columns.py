@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column
@@ -10,10 +11,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType
 
 from model.derive.derivation import Derivation, EventTime
-from model.expressions.casts import CASTS
+from model.expressions.calendar import PARTS
+from model.expressions.casts import CASTS, PLAIN_DECIMAL
 from model.expressions.patterns import java_pattern
+from model.expressions.signatures.signature import Argument, common_type
+from model.expressions.signatures.texts import MAX_REPLACED
 from model.expressions.tree import Call, Expression, Literal
-from model.expressions.types import DECIMAL_DIGITS, Kind
+from model.expressions.types import DECIMAL_DIGITS, LISTS, MAX_DIGITS, Kind, Type
+from spark.derive import times
+from spark.derive.numbers import (
+    calculated,
+    converted,
+    decimal_type,
+    rounded,
+    whole_of_decimal,
+)
 
 Columns = Mapping[str, Column]
 """Columns by name, which replace the columns of the rows."""
@@ -41,6 +53,7 @@ def _written(literal: Literal) -> Column:
     if literal.type.kind is Kind.TIME:
         return F.timestamp_micros(value)
     if literal.type.kind is Kind.DECIMAL:
+        # not narrower: the value may be a column of the state of a view
         return value.cast(DecimalType(DECIMAL_DIGITS, literal.type.scale))
     return value
 
@@ -63,6 +76,8 @@ def _arithmetic(make: Callable[..., Column]) -> _Make:
     """Computes in 64 bits if 32 bits may not be enough. The types ensure that 64 bits are."""
 
     def call(expression: Call, names: Columns) -> Column:
+        if expression.type.kind is not Kind.INTEGER:
+            return _calculation(expression, names)
         operands = [long(operand, names) for operand in expression.arguments]
         if not _fits_32(expression) and all(map(_stays_32, expression.arguments)):
             operands[0] = operands[0].cast("long")
@@ -99,6 +114,131 @@ def long(expression: Expression, names: Columns | None = None) -> Column:
     number = column(expression, names)
     is_short = not isinstance(expression, Literal) and expression.type.bits == 32
     return number.cast("long") if is_short else number
+
+
+def _wide(expression: Expression, names: Columns) -> Column:
+    """A value; a whole number as 64 bits."""
+    value = column(expression, names)
+    return value.cast("long") if expression.type.kind is Kind.INTEGER else value
+
+
+def _calculation(call: Call, names: Columns) -> Column:
+    operands = [_wide(argument, names) for argument in call.arguments]
+    types = [argument.type for argument in call.arguments]
+    return calculated(call.function, operands, types, call.type)
+
+
+def _rounding(call: Call, names: Columns) -> Column:
+    operand = call.arguments[0]
+    return rounded(call.function, _wide(operand, names), operand.type, call.type)
+
+
+def _one_of(make: Callable[..., Column], first: int = 0) -> _Make:
+    """A function whose result is one of its arguments, from number ``first`` on."""
+
+    def call(expression: Call, names: Columns) -> Column:
+        values = [column(argument, names) for argument in expression.arguments]
+        types = [argument.type for argument in expression.arguments]
+        kinds = {(type_.kind, type_.scale) for type_ in types[first:]}
+        if len(kinds) > 1:
+            values[first:] = [
+                converted(value, type_, expression.type)
+                for value, type_ in zip(values[first:], types[first:], strict=True)
+            ]
+        return make(*values)
+
+    return call
+
+
+def _extreme(make: Callable[..., Column]) -> _Make:
+    """``greatest`` and ``least``, which need arguments of one type."""
+
+    def call(expression: Call, names: Columns) -> Column:
+        return make(
+            *(
+                converted(_wide(argument, names), argument.type, expression.type)
+                for argument in expression.arguments
+            )
+        )
+
+    return call
+
+
+def _nullif(call: Call, names: Columns) -> Column:
+    left, right = call.arguments
+    value = _wide(left, names)
+    return F.when(~F.coalesce(_compare("=", left, right, names), F.lit(False)), value)
+
+
+def _contains(call: Call, names: Columns) -> Column:
+    container, part = call.arguments
+    if container.type.kind in LISTS:
+        return F.array_contains(column(container, names), _wide(part, names))
+    return F.contains(column(container, names), column(part, names))
+
+
+def _element(call: Call, names: Columns) -> Column:
+    collection, at = call.arguments
+    values = column(collection, names)
+    if collection.type.kind is Kind.MAP:
+        return F.try_element_at(values, column(at, names))
+    number = _wide(at, names)
+    # Spark counts from the end with negative numbers, and fails with 0.
+    is_there = (number >= 1) & (number <= F.size(values))
+    return F.try_element_at(values, F.when(is_there, number).cast("int"))
+
+
+def _size(call: Call, names: Columns) -> Column:
+    values = column(call.arguments[0], names)
+    return F.when(values.isNotNull(), F.size(values)).cast("long")
+
+
+def _replace(call: Call, names: Columns) -> Column:
+    text, old, new = call.arguments
+    value = column(text, names)
+    replaced = F.replace(value, column(old, names), column(new, names))
+    lengths = [len(str(part.value)) for part in (old, new) if isinstance(part, Literal)]
+    added = lengths[1] - lengths[0]
+    if added <= 0:
+        return replaced
+    rest = F.length(F.replace(value, column(old, names), F.lit("")))
+    count = F.call_function("div", F.length(value) - rest, F.lit(lengths[0]))
+    return F.when(F.length(value) + count * F.lit(added) <= MAX_REPLACED, replaced)
+
+
+def _split(call: Call, names: Columns) -> Column:
+    text, separator = call.arguments
+    assert isinstance(separator, Literal)
+    # no quoting with \\Q, because the separator may have \\E
+    pattern = re.sub(r"([^\w\s])", r"\\\1", str(separator.value), flags=re.ASCII)
+    return F.split(column(text, names), F.lit(pattern), -1)
+
+
+def _timestamp(per_second: int) -> _Make:
+    def call(expression: Call, names: Columns) -> Column:
+        [number] = expression.arguments
+        return times.timestamp(_wide(number, names), per_second, number.type)
+
+    return call
+
+
+def _zone(arguments: Sequence[Expression]) -> str | None:
+    return next((str(zone.value) for zone in arguments if isinstance(zone, Literal)), None)
+
+
+def _local(call: Call, names: Columns) -> Column:
+    time, *zone = call.arguments
+    return times.local(column(time, names), _zone(zone), time.type)
+
+
+def _part(call: Call, names: Columns) -> Column:
+    return times.part(call.function, _local(call, names))
+
+
+def _date_trunc(call: Call, names: Columns) -> Column:
+    unit, time, *zone = call.arguments
+    assert isinstance(unit, Literal)
+    return times.truncated(str(unit.value), column(time, names), _zone(zone), time.type)
 
 
 def _texts(make: Callable[..., Column]) -> _Make:
@@ -156,6 +296,16 @@ def _double(text: Column) -> Column:
     return F.when(F.abs(number) < float("inf"), number + F.lit(0.0))
 
 
+def _decimal(value: Column, source: Kind, target: Type) -> Column:
+    """A text, a whole number or a decimal, rounded; null if it has too many digits."""
+    number = value.cast("string") if source is Kind.INTEGER else value
+    if source is not Kind.DECIMAL:
+        text = F.trim(number)
+        number = F.when(text.rlike(rf"\A{PLAIN_DECIMAL.pattern}\z"), text)
+    wide = number.try_cast(DecimalType(MAX_DIGITS, target.scale))
+    return wide.try_cast(decimal_type(target))
+
+
 _Compare = Callable[[Column, Column], Column]
 
 _OPERATORS: dict[str, _Compare] = {
@@ -179,6 +329,10 @@ def _compare(operator: str, left: Expression, right: Expression, names: Columns)
         return _compare_exactly(operator, sides[0].cast("long"), sides[1])
     if Kind.DOUBLE in kinds:
         sides = sides[0].cast("double"), sides[1].cast("double")
+    elif Kind.DECIMAL in kinds:
+        # Spark's own common type may have too few digits.
+        common = common_type(operator, [Argument(left.type, None), Argument(right.type, None)])
+        sides = converted(sides[0], left.type, common), converted(sides[1], right.type, common)
     return _OPERATORS[operator](*sides)
 
 
@@ -237,7 +391,11 @@ def _cast(kind: str) -> _Make:
                 return _within(long(argument, names), low, high)
             if source is Kind.BOOLEAN:
                 return value.cast("long")
-            return _within(_whole_of_double(value.cast("double")), low, high)
+            if source is Kind.DECIMAL:
+                return _within(whole_of_decimal(value), low, high)
+            return _within(_whole_of_double(value), low, high)
+        if expression.type.kind is Kind.DECIMAL:
+            return _decimal(value, source, expression.type)
         if kind == "double":
             return _double(value) if source is Kind.STRING else value.cast("double")
         if kind == "boolean" and source is Kind.STRING:
@@ -274,11 +432,30 @@ _CALLS: dict[str, _Make] = {
     "regexp_like": _matched(lambda operand, pattern, _: F.regexp_like(operand, pattern)),
     "regexp_extract": _matched(_regexp_extract),
     "regexp_extract_all": _matched(F.regexp_extract_all),
-    "coalesce": _apply(F.coalesce),
-    "if": _apply(lambda operand, then, other: F.when(operand, then).otherwise(other)),
+    "coalesce": _one_of(F.coalesce),
+    "if": _one_of(lambda operand, then, other: F.when(operand, then).otherwise(other), 1),
+    "nullif": _nullif,
+    "greatest": _extreme(F.greatest),
+    "least": _extreme(F.least),
+    **dict.fromkeys(("/", "%", "abs"), _calculation),
+    **dict.fromkeys(("round", "floor", "ceil"), _rounding),
+    "replace": _replace,
+    "starts_with": _apply(F.startswith),
+    "ends_with": _apply(F.endswith),
+    "contains": _contains,
+    "split": _split,
+    "size": _size,
+    "map_keys": _apply(F.map_keys),
+    "[]": _element,
     "unix_seconds": _apply(F.unix_seconds),
     "unix_millis": _apply(F.unix_millis),
-    "timestamp_seconds": _apply(F.timestamp_seconds),
+    "unix_micros": _apply(F.unix_micros),
+    "timestamp_seconds": _timestamp(1),
+    "timestamp_millis": _timestamp(1000),
+    "timestamp_micros": _timestamp(1_000_000),
+    **dict.fromkeys(PARTS, _part),
+    "date": lambda call, names: times.date(_local(call, names)),
+    "date_trunc": _date_trunc,
 }
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from model.derive.derivation import RECORD_FIELDS, TEXT, Derivation
 from model.expressions.tree import Expression, fields_of
-from model.expressions.types import Kind
+from model.expressions.types import LISTS, Kind, Objects
 from spark.derive.columns import Columns, column, condition, key_column, key_parts
 from spark.derive.json_values import DELETED as IS_DELETION
 from spark.derive.json_values import NO_ROW, NOT_REJECTED, DeclaredJson
@@ -36,6 +36,7 @@ are null."""
 
 ORDER = ("record_partition", "record_offset")
 """The order of the records of a key, for state that has the newest one."""
+_LONG = LISTS | {Kind.STRING}
 
 _Values = tuple[tuple[str, Expression], ...]
 _Check = Callable[[Columns], Column]
@@ -197,8 +198,7 @@ def _if_counted(derivation: Derivation, wrong: Column, names: Columns) -> Column
     """Whether something is wrong with a row that counts. If ``where`` needs a field that is not
     known from ``names``, the row counts."""
     unknown = {*derivation.joined_fields}
-    if derivation.each is not None and derivation.each[0] not in names:
-        unknown.add(derivation.each[0])
+    unknown |= {name for name in derivation.repeated_fields if name not in names}
     if derivation.where is not None and not fields_of(derivation.where) & unknown:
         wrong = condition(derivation.where, names) & wrong
     return F.coalesce(wrong, F.lit(False))
@@ -213,10 +213,14 @@ def _any_row(derivation: Derivation, check: _Check, names: Columns) -> Column:
     if derivation.each is None:
         return row_is_wrong(names)
     name, array = derivation.each
-    return F.coalesce(
-        F.exists(column(array, names), lambda element: row_is_wrong({**names, name: element})),
-        F.lit(False),
-    )
+
+    def element_is_wrong(element: Column) -> Column:
+        fields = {name: element}
+        if isinstance(array.type, Objects):
+            fields = {f"{name}.{member}": element[member] for member, _ in array.type.members}
+        return row_is_wrong({**names, **fields})
+
+    return F.coalesce(F.exists(column(array, names), element_is_wrong), F.lit(False))
 
 
 def _key_checks(derivation: Derivation) -> Iterator[tuple[_Check, str]]:
@@ -268,7 +272,7 @@ def _long_values(derivation: Derivation) -> Iterator[tuple[str, _Values, int]]:
         (name, values, times)
         for name, values, times in parts
         if times * len(values) > _SHORT_VALUES
-        or any(expression.type.kind is Kind.STRING for _, expression in values)
+        or any(expression.type.kind in _LONG for _, expression in values)
     ]
     shares = sum(times for _, _, times in parts)
     for what, values, _ in parts:

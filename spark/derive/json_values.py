@@ -13,12 +13,13 @@ from pyspark.sql.types import StructField, StructType
 
 from model.derive.fields import Paths
 from model.expressions.types import Type
+from model.rows.json_fields import JsonField, fields_reader
 from model.rows.reader import RowRule
 from model.rows.row import NoRow
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats import batches
 from spark.formats.batches import Fields, Format, Rules, judged_columns
-from spark.formats.strict_json import JsonField, fields_reader, spark_type
+from spark.formats.strict_json import spark_type
 
 NOT_REJECTED = ("#deleted", "#no row")
 """Reasons why a value has no fields although it is not malformed: it is a deletion, or it says

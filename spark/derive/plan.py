@@ -143,7 +143,7 @@ class Plan:
 def _key_name(derivation: Derivation) -> str:
     """The name of the column with the key: the field's name, if the key is one record field."""
     first, *more = derivation.key
-    if more or not isinstance(first, Field) or first.name in derivation.joined_fields:
+    if more or not isinstance(first, Field) or "." in first.name:
         return _KEY
     return first.name
 

@@ -16,18 +16,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from model.rows.json_fields import MAX_BYTES as MAX_BYTES
+from model.rows.json_fields import Fields as Fields
 from spark.event_time.bounds import EventTimeBounds, microseconds
-
-Fields = dict[str, Any]
-"""The fields of a record by name, in the order of their columns."""
 
 Validate = Callable[[Fields], str | None]
 """What is wrong with fields that have the right types, or None."""
-
-# Without a bound, a record close to Kafka's limit could become one that Kafka rejects, and the job
-# would fail after each restart. A few bytes can also be many Python objects.
-MAX_BYTES = 100_000
-"""The greatest length of a value, by default."""
 
 FIELDS, REASON = "#fields", "#reason"  # not the names of fields
 """Columns of rows that ``judged`` returns."""

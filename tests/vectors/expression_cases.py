@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import NamedTuple
 
 from model.derive.derivation import RECORD_FIELDS
 from model.expressions.tree import Field
 from model.expressions.types import parse_field_type
+from tests.vectors.calculation_cases import casts, decimals, lists, quotients, times
+from tests.vectors.expression_case import Case, all_cases
 
 _TYPES = {
     "word": "string", "nothing": "string?", "small": "int", "big": "long", "number": "long?",
     "at": "time", "flag": "boolean", "unknown": "boolean?", "ratio": "double", "real": "double?",
     "price": "decimal(2)", "cost": "decimal(2)?", "any": "any?", "millis": "time? ms",
+    "share": "decimal(4)? 0..1", "tags": "strings?", "counts": "longs?", "labels": "map?",
 }  # fmt: skip
 DECLARED = {name: parse_field_type(of) for name, of in _TYPES.items()}
 """The fields of a value."""
@@ -32,17 +34,6 @@ ROW: Mapping[str, object] = {
     "word": " Éa1 b22", "small": -7, "big": 2**62, "at": "2026-01-01T10:00:59Z", "flag": True,
     "ratio": 0.5, "price": 12.5,
 }  # fmt: skip
-
-
-class Case(NamedTuple):
-    text: str
-    value: object
-    given: Mapping[str, object] = {}
-    """Fields with other values than in `ROW`."""
-
-
-def _all(texts: Mapping[str, object], **given: object) -> list[Case]:
-    return [Case(text, value, given) for text, value in texts.items()]
 
 
 def _truth() -> list[Case]:
@@ -85,8 +76,13 @@ _ORDERS = {
 }
 
 _WHOLE = 2**31 - 1
+_LONGER = (
+    f"length(replace(replace(replace(word, 'a', '{'b' * 10}'), 'b', '{'c' * 10}'), 'c', "
+    f"'{'d' * 10}'))"
+)
+"""A thousand times longer."""
 CASES: list[Case] = [
-    *_all(
+    *all_cases(
         {
             "lower(word)": " éa1 b22",
             "upper(word)": " ÉA1 B22",
@@ -215,6 +211,54 @@ CASES: list[Case] = [
     ),
     *_truth(),
     *_numbers(),
+    *decimals(),
+    *quotients(),
+    *casts(),
+    *times(),
+    *lists(),
+    *all_cases(
+        {
+            "nullif(small, -7)": None,
+            "nullif(small, 7)": -7,
+            "nullif(number, 7)": None,
+            "nullif(small, number)": -7,
+            "nullif(price, 12.5)": None,
+            "nullif(nothing, '')": None,
+            "nullif(length(word), 9) * 1000000000": 8000000000,
+            "greatest(small, 3, number)": 3,
+            "least(small, 3, number)": -7,
+            "greatest(number, number)": None,
+            "greatest(small, 0.5)": Decimal("0.5"),
+            "least(small, ratio)": -7.0,
+            "least(word, 'b', nothing)": ROW["word"],
+            "greatest(at, timestamp '2027-01-01T00:00Z')": 1798761600000000,
+            "coalesce(number, 0.5)": Decimal("0.5"),
+            "coalesce(number, price)": Decimal("12.50"),
+            "coalesce(real, small)": -7.0,
+            "coalesce(cost, ratio)": 0.5,
+            "if(flag, small, ratio)": -7.0,
+            "if(nothing = 'x', 1, 0.25)": Decimal("0.25"),
+            "if(flag, 1, 0.25)": Decimal(1),
+            "case when flag then price else 0 end": Decimal("12.50"),
+            "replace(word, 'b', 'xyz')": " Éa1 xyz22",
+            "replace(word, '1 b', '')": " Éa22",
+            "replace(word, '22', '2')": " Éa1 b2",
+            "replace(nothing, 'a', 'bb')": None,
+            "replace('aaa', 'aa', 'b')": "ba",
+            "starts_with(word, ' É')": True,
+            "starts_with(word, 'É')": False,
+            "starts_with(word, '')": True,
+            "starts_with(word, nothing)": None,
+            "ends_with(word, '22')": True,
+            "ends_with(word, '2 ')": False,
+            "contains(word, '1 b')": True,
+            "contains(word, 'B')": False,
+            "contains(word, nothing)": None,
+        }
+    ),
+    Case(_LONGER, 1_000_000, {"word": "a" * 1000}),
+    Case(_LONGER, None, {"word": "a" * 1001}),
+    Case("replace(word, '\U0001f600', 'ab')", "abxab", {"word": "\U0001f600x\U0001f600"}),
     # the texts of different values
     Case("any", "42", {"any": 42}),
     Case("any", "true", {"any": True}),
@@ -224,7 +268,7 @@ CASES: list[Case] = [
     Case("try_cast(any as boolean)", True, {"any": True}),
     Case("lower(any)", "x", {"any": "X"}),
     # case mappings that change the number of characters
-    *_all(
+    *all_cases(
         {
             "upper(word)": "STRASSE İ",
             "lower(word)": "straße i̇",
@@ -235,7 +279,7 @@ CASES: list[Case] = [
         word="straße İ",
     ),
     # Java and Python have different ideas of the end of a word, so Σ is always σ
-    *_all({"lower(word)": "ασ οσ", "upper(word)": "ΑΣ ΟΣ"}, word="ΑΣ ΟΣ"),
+    *all_cases({"lower(word)": "ασ οσ", "upper(word)": "ΑΣ ΟΣ"}, word="ΑΣ ΟΣ"),
     Case("lower(word)", "aaσ10b", {"word": "AAΣ10B"}),
     # what ends a line, and what is a word
     Case(r"regexp_extract_all(word, 'a.')", ["ab"], {"word": "ab a\r a\n a\u2028 a\x85"}),

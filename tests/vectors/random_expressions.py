@@ -40,6 +40,9 @@ _PATTERNS = [
     r"\s",
     "|a",
 ]
+_ZONES = ["", ", 'Europe/Berlin'", ", 'America/New_York'", ", 'Asia/Kolkata'", ", 'UTC'"]
+_UNITS = ["second", "minute", "hour", "day", "week", "month", "quarter", "year"]
+_PARTS = ["year", "month", "day", "hour", "minute", "second", "dayofweek"]
 # Fields that are the same in SQLite: it has no decimals and no times with a zone.
 _SQLITE = (Kind.STRING, Kind.INTEGER, Kind.DOUBLE, Kind.BOOLEAN)
 
@@ -57,11 +60,11 @@ def expressions(*, sqlite: bool = False) -> st.SearchStrategy[str]:
 
 
 def parsed_or_none(text: str) -> Expression | None:
-    """None if the expression is refused, because the result may not fit in 64 bits."""
+    """None if the expression is refused, because the result may not fit."""
     try:
         return parse(text, NAMES)
     except ValueError as error:
-        if "may not fit in 64 bits" in str(error):
+        if "may not fit in 64 bits" in str(error) or "more than 38 digits" in str(error):
             return None
         raise
 
@@ -87,17 +90,30 @@ class _Drawn:
 
     def _if(self, kind: Kind, depth: int) -> str:
         condition = self.expression(Kind.BOOLEAN, depth)
-        return f"if({condition}, {self.expression(kind, depth)}, {self.expression(kind, depth)})"
+        return f"if({condition}, {self.expression(kind, depth)}, {self._mixed(kind, depth)})"
 
     def _coalesce(self, kind: Kind, depth: int) -> str:
-        return f"coalesce({self.expression(kind, depth)}, {self.expression(kind, depth)})"
+        name = "coalesce"
+        if not self._sqlite and kind is not Kind.BOOLEAN:
+            name = self._one(["coalesce", "coalesce", "greatest", "least", "nullif"])
+        return f"{name}({self.expression(kind, depth)}, {self._mixed(kind, depth)})"
+
+    def _mixed(self, kind: Kind, depth: int) -> str:
+        """An expression that becomes one of the kind next to another one of it."""
+        kinds = {
+            Kind.DECIMAL: [Kind.DECIMAL, Kind.INTEGER],
+            Kind.DOUBLE: [Kind.DOUBLE, Kind.INTEGER, Kind.DECIMAL],
+        }
+        others = [kind] if self._sqlite else kinds.get(kind, [kind])
+        return self.expression(self._one(others), depth)
 
     def _of_kind(self, kind: Kind, depth: int) -> str:
         makers = {
             Kind.STRING: self._string,
             Kind.INTEGER: self._integer,
             Kind.BOOLEAN: self._boolean,
-            Kind.TIME: lambda depth: f"timestamp_seconds({self._small(depth)})",
+            Kind.TIME: self._time,
+            Kind.DECIMAL: self._decimal,
             Kind.DOUBLE: self._double,
         }
         return makers[kind](depth) if kind in makers else self._coalesce(kind, depth)
@@ -109,7 +125,27 @@ class _Drawn:
         if self._sqlite:
             return self._leaf(Kind.DOUBLE, depth)
         kind = self._one([Kind.STRING, Kind.INTEGER, Kind.DECIMAL, Kind.BOOLEAN])
-        return f"try_cast({self.expression(kind, depth)} as double)"
+        double, other = self.expression(Kind.DOUBLE, depth), self._mixed(Kind.DOUBLE, depth)
+        forms = [f"try_cast({self.expression(kind, depth)} as double)", f"abs(-({double}))"]
+        forms += [f"({double}) {operator} ({other})" for operator in "+-*/"]
+        forms.append(f"({other}) {self._one('-/')} ({double})")
+        return f"({self._one(forms)})"
+
+    def _decimal(self, depth: int) -> str:
+        left, right = self.expression(Kind.DECIMAL, depth), self._mixed(Kind.DECIMAL, depth)
+        forms = [f"({left}) {operator} ({right})" for operator in "+-*/"]
+        forms += [f"({right}) {self._one('-*/')} ({left})", f"-({left})", f"abs({left})"]
+        forms.append(f"round({left}, {self._one('123')})")
+        kind = self._one([Kind.STRING, Kind.INTEGER, Kind.DECIMAL])
+        forms.append(f"try_cast({self.expression(kind, depth)} as decimal({self._one('123')}))")
+        return f"({self._one(forms)})"
+
+    def _time(self, depth: int) -> str:
+        at, zone = self.expression(Kind.TIME, depth), self._one(_ZONES)
+        number = self.expression(Kind.INTEGER, depth)
+        forms = [f"date_trunc('{self._one(_UNITS)}', {at}{zone})"] * 3
+        forms += [f"timestamp_{unit}({number})" for unit in ("seconds", "millis", "micros")]
+        return str(self._one(forms))
 
     def _string(self, depth: int) -> str:
         text = self.expression(Kind.STRING, depth)
@@ -119,9 +155,15 @@ class _Drawn:
             f"substring({text}, 2, {self._one('012')})",
         ]
         forms += [f"concat({text}, '-', {self.expression(Kind.INTEGER, depth)})"]
+        forms.append(f"replace({text}, '{self._one(['a', ' ', 'ab'])}', '{self._one(['', 'bb'])}')")
         if not self._sqlite:
             kind = self._one([Kind.STRING, Kind.INTEGER, Kind.BOOLEAN])
             forms.append(f"try_cast({self.expression(kind, depth)} as string)")
+            forms.append(f"split({text}, '{self._one([' ', 'a', '.', '1_'])}')[{self._one('123')}]")
+            forms.append(f"tags[{self._small(depth)}]")
+            forms.append(f"labels[{self.expression(Kind.STRING, depth)}]")
+            at = self.expression(Kind.TIME, depth)
+            forms.append(f"date({at}{self._one(_ZONES)})")
             forms.append(f"regexp_extract({text}, '{self._one(_PATTERNS)}')")
             forms.append(rf"regexp_extract({text}, '(\w)|(\d+)', {self._one('012')})")
         return str(self._one(forms))
@@ -131,7 +173,15 @@ class _Drawn:
         forms = [f"{left} {operator} ({right})" for operator in "+-*"]
         forms += [f"-({left})", f"length({self.expression(Kind.STRING, depth)})", left]
         forms += [f"div({self.expression(Kind.INTEGER, depth)}, {self._one(['1', '7', '3600'])})"]
+        by = self.expression(Kind.INTEGER, depth)
+        forms += [f"{left} / ({right})", f"{left} % ({right})", f"abs({left} - 3)"]
         if not self._sqlite:
+            forms += [f"{left} / ({by})", f"({by}) / {left}", f"({by}) % ({right})", f"abs({by})"]
+            number = self.expression(self._one(_NUMBERS), depth)
+            forms += [f"{self._one(['round', 'floor', 'ceil'])}({number})"] * 2
+            forms.append(f"{self._one(['size(tags)', 'size(labels)', 'counts[2]', 'counts[1]'])}")
+            at = self.expression(Kind.TIME, depth)
+            forms.append(f"{self._one(_PARTS)}({at}{self._one(_ZONES)})")
             kind = self._one([Kind.STRING, Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.BOOLEAN])
             of = self.expression(kind, depth)
             forms += [f"try_cast({of} as {to})" for to in ("int", "long")]
@@ -161,6 +211,10 @@ class _Drawn:
         text = self.expression(Kind.STRING, depth)
         forms.append(f"{text} {self._one(['', 'not '])}like '{self._one(_LIKE)}'")
         if not self._sqlite:
+            part = self.expression(Kind.STRING, depth)
+            forms.append(f"{self._one(['starts_with', 'ends_with', 'contains'])}({text}, {part})")
+            forms.append(f"contains(tags, {part})")
+            forms.append(f"contains(counts, {self.expression(Kind.INTEGER, depth)})")
             forms.append(f"regexp_like({text}, '{self._one(_PATTERNS)}')")
             forms.append(f"try_cast({text} as boolean)")
         return f"({self._one(forms)})"
@@ -190,5 +244,8 @@ def rows(*, ascii_only: bool = False) -> st.SearchStrategy[dict[str, object]]:
          "big": longs, "at": times, "flag": booleans, "ratio": doubles, "price": decimals},
         optional={"nothing": st.none() | texts, "number": longs, "unknown": booleans,
                   "real": doubles, "cost": decimals, "any": texts | booleans | longs,
-                  "millis": millis},
+                  "millis": millis, "share": st.integers(0, 10_000).map(lambda n: n / 10_000),
+                  "tags": st.none() | st.lists(texts, max_size=3),
+                  "counts": st.lists(longs, max_size=3),
+                  "labels": st.dictionaries(texts, texts | booleans | longs, max_size=3)},
     )  # fmt: skip

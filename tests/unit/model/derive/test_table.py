@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from model.derive.derivation import Derivation, EventTime, Windows
+from model.derive.reading import TableError
+from model.derive.table import parse_derivation
 from model.expressions.tree import Call, Field
 from model.expressions.types import TIME, TIMESTAMP
 from model.kinds.calendar_windows import CalendarWindows
@@ -261,7 +265,7 @@ count = true
         ('key = "client"\ncount = true\nidentity = ["id", "client"]\ntime = "at"', "identity: mus"),
         ('key = "client"\ncount = true\npoints = 1', "points: must be true"),
         ('key = "client"\ncount = true\npoints = true\nwindow = "1m"', "points: a view has points"),
-        ('key = "client"\ncount = true\ntime = "timestamp_seconds(size)"', "time: the number of"),
+        ('key = "client"\ncount = true\ntime = "timestamp_seconds(size)"', "time: may be null"),
         ('key = "id"\ncount = true\ntime = "coalesce(at, at)"\nidentity = ["id"]', "identity: m"),
         ('key = "client"\ncount = true\nidentity = ["no"]', "identity: no is not a field"),
         ('key = "client"\ncount = true\nidentity = "id"', "identity: must be a list of different "),
@@ -322,11 +326,11 @@ def test_a_mistake_in_a_join(text: str, join: str, message: str) -> None:
     [
         ("5", "fields: must be a table"),
         ("{}", "fields: must be a table"),
-        ('{ a = "integer" }', 'fields.a: "integer" is not a type; use string, any, int,'),
+        ('{ a = "integer" }', 'fields.a: "integer" is not a type; write "int"; use string'),
         ('{ a = "int 5..1" }', "fields.a: 5..1 is not a range of int"),
         ('{ a = "int 0..3000000000" }', "is not a range of int"),
-        ('{ a = "string 1..2" }', "only int and long have a range"),
-        ('{ a = "time ms 1..2" }', "only int and long have a range"),
+        ('{ a = "string 1..2" }', "only int, long and decimal have a range"),
+        ('{ a = "time ms 1..2" }', "only int, long and decimal have a range"),
         ('{ a = "long ms" }', "only time has a unit"),
         ('{ a = "time min" }', '"time min" is not a type; use string, any, int,'),
         ('{ a = "decimal(15)" }', "a decimal has 1 to 14 digits after the point, not 15"),
@@ -444,3 +448,36 @@ def test_rules_of_rows_that_are_refused(line: str, reason: str) -> None:
     assert reason in error(
         f'key = "client"\n{line}' + ("" if "latest" in line else "\ncount = true")
     )
+
+
+def test_each_of_a_list_of_objects() -> None:
+    items = {"type": "objects?", "fields": {"sku": "string", "qty": "int?"}, "path": "after.lines"}
+    table = {
+        "from": "t",
+        "fields": {"items": items},
+        "each": {"item": "items"},
+        "key": "item.sku",
+        "sum": "item.qty",
+    }
+    found = parse_derivation(table)
+    assert found.paths == (("items", ("after", "lines")),)
+    assert found.repeated_fields == {"item.sku", "item.qty"}
+    for changed, reason in (
+        ({"key": "item"}, "unknown field item"),
+        ({"key": "item.sku", "latest": "item.qty"}, "a list of objects cannot be selected"),
+        ({"fields": {"items": "objects"}}, "needs the fields of an object: items = {"),
+        ({"fields": {"items": {"fields": {"x": "strings"}}}}, 'a type such as "string"'),
+        ({"time": "timestamp_seconds(item.qty)"}, "may be null"),
+        (
+            {
+                "fields": {"items": {"fields": {"sku": "string", "at": "time?"}}},
+                "join": {"p": {"from": "p", "on": "record_key", "fields": {"x": "string"}}},
+                "sum": None,
+                "select": "item.at",
+            },
+            "item.at cannot be a time",
+        ),
+    ):
+        given = {key: value for key, value in {**table, **changed}.items() if value is not None}
+        with pytest.raises(TableError, match=re.escape(reason)):
+            parse_derivation(given)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from model.expressions.functions import FUNCTIONS, OPERATORS, Function
+from model.expressions.functions import FUNCTIONS, OPERATORS
+from model.expressions.signatures.signature import Function
 
 PAGE = Path(__file__).parents[4] / "docs" / "spark" / "derived-views.md"
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.kinds.calendar_windows import CalendarWindows, check_zone, parse_unit
+from model.expressions.zones import check_zone
+from model.kinds.calendar_windows import CalendarWindows, parse_unit
 from model.times import parse_time
 
 ZONES = (

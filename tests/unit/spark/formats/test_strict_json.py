@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from model.expressions.types import parse_field_type
+from model.rows.json_fields import JsonField, fields_reader
 from spark.formats.batches import MAX_BYTES, Rules, malformed, well_formed
-from spark.formats.strict_json import JsonField, JsonFormat, fields_reader
+from spark.formats.strict_json import JsonFormat
 from spark.raw_topics.flights import FLIGHT, FLIGHTS
 from tests.support.spark import json_table
 from tests.support.spark.examples import FLIGHT as EXAMPLE

@@ -1,0 +1,1 @@
+"""What functions and operators accept, and the types of their results."""
