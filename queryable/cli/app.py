@@ -25,7 +25,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "views", "describe", "topology", "diff", "switching.view_versions",
         "switching.deployments", "pipeline", "instances", "wait_redundant",
     ),
-    "Your own Kafka": ("start.init", "start.serve", "adopt", "check", "token"),
+    "Your own Kafka": ("start.init", "start.serve", "start.derive", "adopt", "check", "token"),
     "Development of this project, in a checkout": ("stack",),
 }  # fmt: skip
 """The modules of `queryable.cli.commands`, in the groups and the order of `queryable --help`."""

@@ -188,6 +188,7 @@ def test_code_blocks_are_examples_that_are_run(page: Path) -> None:
 # (tests/system/queryable/cli, tests/system/streams).
 ELSEWHERE = {"up", "down", "demo", "bench", "adopt", "check", "token", "pipeline", "init", "serve"}
 ELSEWHERE |= {"drain", "undrain", "rebuild"}  # they change the placement
+ELSEWHERE |= {"derive"}  # tests/unit/queryable/cli/commands/test_derive.py
 ELSEWHERE |= {"describe", "queries"}  # their output has times, rates and sizes
 # they need two deployments: tests/system/cluster/test_deployments.py
 ELSEWHERE |= {"deployments", "switch-deployment", "rollback-deployment"}

@@ -1,0 +1,1 @@
+"""Derived views on files, for `queryable derive`."""
