@@ -30,7 +30,7 @@ def number_of(numbers: Numbers, order_by: str) -> Number | None:
         case "avg":
             number = numbers.average
         case "count":
-            number = numbers.count or None
+            number = numbers.count
         case _:
             number = numbers.entries
     return None if isinstance(number, float) and math.isnan(number) else number

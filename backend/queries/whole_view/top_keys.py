@@ -54,6 +54,8 @@ class KeyRanking:
 
     def ranked(self, stored_key: bytes, numbers: Numbers) -> Ranked | None:
         """The key with its rank and its item; None if it has no number."""
+        if self._order_by == "count" and not numbers.count:
+            return None  # as an entry without a number
         number = number_of(numbers, self._order_by)
         rank = rank_of(_as_written(number), self._descending)
         if rank is None:

@@ -384,7 +384,8 @@ GROUPS = {b"a": 5, b"b": 1, b"c": 5, b"d": None, b"e": -7}
         ("&order=asc&limit=1", "e"),
         ("&order_by=min&order=desc&limit=3", "acb"),
         ("&order_by=avg&order=asc", "ebacd"),
-        ("&order_by=count&order=asc", "abced"),
+        ("&order_by=count&order=asc", "dabce"),
+        ("&order_by=count&order=desc", "abced"),
         ("&order_by=entries&limit=4", "abcd"),
     ],
 )
