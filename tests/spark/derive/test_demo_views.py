@@ -85,7 +85,12 @@ SOURCES: dict[str, Callable[[], Iterable[Record]]] = {
     "planes": planes,
     "latest-departure": departures,
     "orders": lambda: [
-        Record(None, b'{"id":"a","amount":9.99,"at":"2026-01-01T10:00:00Z"}', 1_767_261_600_000)
+        Record(
+            None,
+            b'{"id":"a","amount":9.99,"at":"2026-01-01T10:00:00Z","shop":"a","qty":2,"price":1.25,'
+            b'"lines":[{"sku":"x","qty":2,"price":0.5}]}',
+            1_767_261_600_000,
+        )
     ],
     "payments": lambda: [
         Record(
