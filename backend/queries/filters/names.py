@@ -19,7 +19,9 @@ from model.views import View
 ROW, KEY, START, END, TIME_OF_RECORD = "row", "key", "start", "end", "time"
 """The variables of a compiled condition."""
 
-_PARTS = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
+_PART = r'(?:"(?:[^"]|"")+"|[^."]+)'
+_PARTS = re.compile(_PART)
+_PATH = re.compile(rf"{_PART}(?:\.{_PART})*")
 _TYPES = {
     Kind.STRING: Type(Kind.STRING, optional=True),
     Kind.INTEGER: integer(optional=True),
@@ -29,10 +31,11 @@ _TYPES = {
 
 def path_of(name: str) -> tuple[str, ...]:
     """The names of the members in `a.b` or `a."odd name"`. Raises ValueError."""
+    parts = _PARTS.findall(name) if _PATH.fullmatch(name) else []
     path = tuple(
-        quoted.replace('""', '"') if quoted else plain for quoted, plain in _PARTS.findall(name)
+        part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts
     )
-    if not 1 <= len(path) <= MAX_DEPTH or not all(path):
+    if not 1 <= len(path) <= MAX_DEPTH:
         raise ValueError(f"{name[:60]} is not a name, or names with dots, of {MAX_DEPTH} levels")
     return path
 
@@ -49,8 +52,8 @@ class Names(Mapping[str, Expression]):
     def __getitem__(self, name: str) -> Expression:
         path = path_of(name)
         place, type_ = self._place(path)
-        # one name for a field, however it is written
-        name = ".".join((place.variable, *place.path))
+        # one name for a field, however it is written; a name with a dot is no path
+        name = "/".join((place.variable, *map(_escaped, place.path)))
         self.places[name] = place
         return Field(name, type_)
 
@@ -86,6 +89,10 @@ class Names(Mapping[str, Expression]):
                 return Place(ROW, ()), _type_of(self._view.value)
             path = tuple(rest)
         return Place(ROW, path), self._types.get(path, JSON)
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _type_of(format_name: str) -> Type:

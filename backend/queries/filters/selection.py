@@ -29,9 +29,10 @@ class Selection:
         names = _split(text)
         if not 1 <= len(names) <= MAX_SELECTED:
             raise ValueError(f"it has {len(names)} names; 1 to {MAX_SELECTED} are allowed")
-        if len(set(names)) < len(names):
+        paths = [_path(name) for name in names]
+        self._paths = [(orjson.dumps(".".join(path)), path) for path in paths]
+        if len({name for name, _ in self._paths}) < len(names):
             raise ValueError("a name is in it twice")
-        self._paths = [(orjson.dumps(".".join(path)), path) for path in map(path_of, names)]
         self._to_json = view.value_codec.to_json
         self._view = view
         self._render = view.kind.render(view.as_json)
@@ -69,6 +70,12 @@ class Selection:
                 value = found[outer].get(member, _NULL)
             selected.append(b"%b:%b" % (name, value))
         return stored[:ENTRY_HEAD_SIZE] + b"{%b}" % b",".join(selected)
+
+
+def _path(name: str) -> tuple[str, ...]:
+    """The path to a field; `value.delay` is `delay`, as in conditions."""
+    first, *rest = path_of(name)
+    return tuple(rest) if first == "value" and rest else (first, *rest)
 
 
 def _split(text: str) -> list[str]:
