@@ -2,20 +2,21 @@
 
 It is compiled to one function of the parts of an entry that it uses; see
 `model.expressions.evaluator`. A condition that is null is not met, as in SQL. An entry whose value
-cannot be read may meet it, unless its key or its times decide that it does not.
+cannot be read may meet it, unless its key or its times decide that it does not: every part that
+uses the value may be true or false then, also `n is not null`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 from backend.queries.filters.names import END, KEY, ROW, START, TIME_OF_RECORD, Names
 from backend.queries.whole_view.fields import Documents
-from model.expressions.evaluator import compile_expression
+from model.expressions.evaluator import Evaluate, Place, compile_expression
 from model.expressions.parser import parse
-from model.expressions.tree import Expression
+from model.expressions.tree import Call, Expression, Field, fields_of
 from model.expressions.types import BOOLEAN, Kind
 from model.expressions.undeclared import read_as
 from model.formats.json_decoder import decode_json
@@ -24,6 +25,7 @@ from model.rows.row_view import Pair
 from model.rows.unreadable import settle_now
 from model.views import View
 
+_UNKNOWN = Field("unknown", BOOLEAN.or_null())
 _ORDER = (ROW, KEY, START, END, TIME_OF_RECORD)
 
 
@@ -43,6 +45,7 @@ class Condition:
         self._variables = [name for name in _ORDER if name in used]
         self.needs_values = ROW in used
         self._evaluate = compile_expression(tree, names.places, self._variables)
+        self._places = names.places
         self._documents = Documents(view)
         self._key = _reader_of_keys(view)
 
@@ -61,17 +64,23 @@ class Condition:
         kept: list[Pair] = []
         for pair, (key, stored) in zip(pairs, settled, strict=True):
             if not isinstance(stored, bytes):
-                if self._results([pair], with_values=False) != [False]:
+                if self._results([pair], is_readable=False) != [False]:
                     kept.append(pair)
             elif next(decided) is True:
                 kept.append((key, stored))
         return kept
 
-    def _results(self, pairs: Sequence[Pair], with_values: bool = True) -> list[Any]:
-        """The value of the condition for each entry. If not `with_values`, values are unknown."""
-        evaluate = self._evaluate
+    @cached_property
+    def _evaluate_unreadable(self) -> Evaluate:
+        places = {**self._places, _UNKNOWN.name: Place(ROW, ())}
+        return compile_expression(_without_values(self.tree, places), places, self._variables)
+
+    def _results(self, pairs: Sequence[Pair], is_readable: bool = True) -> list[Any]:
+        """The value of the condition for each entry. If not `is_readable`, None stands for true or
+        false."""
+        evaluate = self._evaluate if is_readable else self._evaluate_unreadable
         columns = [
-            self._column(name, pairs) if with_values or name != ROW else [None] * len(pairs)
+            self._column(name, pairs) if is_readable or name != ROW else [None] * len(pairs)
             for name in self._variables
         ]
         if len(columns) == 1:
@@ -96,6 +105,15 @@ class Condition:
             return [1000 * entry_key.start for entry_key in entry_keys]
         ends = [self._view.kind.end_of(self._view, entry_key) for entry_key in entry_keys]
         return [None if end is None else 1000 * end for end in ends]
+
+
+def _without_values(condition: Expression, places: Mapping[str, Place]) -> Expression:
+    """The condition with `_UNKNOWN` for the parts that use the values of entries."""
+    if isinstance(condition, Call) and condition.function in ("and", "or", "not"):
+        arguments = tuple(_without_values(part, places) for part in condition.arguments)
+        return Call(condition.function, arguments, condition.type)
+    uses_value = any(places[name].variable == ROW for name in fields_of(condition))
+    return _UNKNOWN if uses_value else condition
 
 
 def _reader_of_keys(view: View) -> Callable[[bytes], Any]:
