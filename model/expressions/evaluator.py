@@ -29,10 +29,11 @@ from model.expressions.matching import (
     regexp_extract_function,
     regexp_like_function,
 )
+from model.expressions.signatures.signature import NUMBERS
 from model.expressions.text_functions import list_element, map_value, replace_function
 from model.expressions.tree import Call, Expression, Literal
 from model.expressions.types import INT64_MAX, INT64_MIN, AnyScalar, Kind, NumberTime, Type
-from model.expressions.values import Value, reader
+from model.expressions.values import Value, reader, unquoted
 
 Row = Mapping[str, object]
 """Field ► value, as JSON has it."""
@@ -41,10 +42,12 @@ Evaluate = Callable[..., Value]
 
 
 class Place(NamedTuple):
-    """Where a field's value is: the variable, and the names of the members that lead to it."""
+    """Where a field's value is: the variable, and the names of the members that lead to it.
+    `quotes_numbers`: a text of digits may be a number there."""
 
     variable: str
     path: tuple[str, ...]
+    quotes_numbers: bool = False
 
 
 _DEEPEST = 90
@@ -180,6 +183,9 @@ class _Source:
 
     def _field(self, name: str, type_: Type, level: int) -> str:
         member = self._member(name, level)
+        place = self._places.get(name)
+        if place is not None and place.quotes_numbers and _is_of_number(type_):
+            member = f"{self._constant(unquoted)}({member})"
         if type_.kind is Kind.JSON:
             return self._variable(level, member, True)
         if isinstance(type_, AnyScalar | NumberTime) or type_.kind not in _CHECKS:
@@ -289,7 +295,8 @@ class _Source:
         """Compares by value. A decimal is compared with a double as the double of its text."""
         kinds = {argument.type.kind for argument in arguments}
         if Kind.JSON in kinds:
-            compare = self._constant(partial(_compared_json, _COMPARE[operator]))
+            quotes = any(place.quotes_numbers for place in self._places.values())
+            compare = self._constant(partial(_compared_json, _COMPARE[operator], quotes))
             return self._strict(level, f"{compare}({', '.join(names)})", *names, may_be_null=True)
         sides = list(names)
         if Kind.DECIMAL in kinds and kinds & {Kind.DOUBLE, Kind.NUMBER}:
@@ -374,12 +381,23 @@ def _is_whole(call: Call) -> bool:
     return all(argument.type.kind is Kind.INTEGER for argument in call.arguments)
 
 
-def _compared_json(compare: Callable[[Any, Any], bool], left: object, right: object) -> bool | None:
-    """Compares two values in JSON; null unless both are strings, numbers, or booleans."""
+def _compared_json(
+    compare: Callable[[Any, Any], bool], quotes_numbers: bool, left: object, right: object
+) -> bool | None:
+    """Compares two values in JSON; null unless both are strings, numbers, or booleans.
+    `quotes_numbers`: if both are numbers or texts of digits, they are compared as numbers."""
+    if quotes_numbers:
+        numbers = unquoted(left), unquoted(right)
+        if _json_kind(numbers[0]) is _json_kind(numbers[1]) is float:
+            left, right = numbers
     kinds = {_json_kind(left), _json_kind(right)}
     if len(kinds) > 1 or None in kinds or (kinds == {bool} and compare not in (eq, ne)):
         return None
     return compare(left, right)
+
+
+def _is_of_number(type_: Type) -> bool:
+    return type_.kind in NUMBERS or isinstance(type_, NumberTime)
 
 
 def _json_kind(value: object) -> type | None:

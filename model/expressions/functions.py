@@ -29,6 +29,7 @@ from model.expressions.types import (
     STRINGS,
     Kind,
     Type,
+    WrongKindError,
     integer,
 )
 
@@ -48,7 +49,7 @@ def _compared(name: str) -> Typing:
         [kind, *_] = kinds
         if kind not in ORDERED and not (kind is Kind.BOOLEAN and name in ("=", "<>")):
             hint = ". Write a, or not a," if kind is Kind.BOOLEAN else ""
-            raise ValueError(f"{name} cannot compare a {kind}{hint}")
+            raise WrongKindError(f"{name} cannot compare a {kind}{hint}")
         if Kind.DECIMAL in kinds and Kind.DOUBLE not in kinds:
             common_type(name, arguments)  # which has all digits of both
         return BOOLEAN.or_null(may_be_null(arguments))

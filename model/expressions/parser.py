@@ -34,12 +34,14 @@ from model.expressions.types import (
     INT64_MAX,
     INT64_MIN,
     STRING,
+    AnyScalar,
+    Kind,
     Type,
     decimal_literal,
     integer,
     time_literal,
 )
-from model.expressions.undeclared import with_types
+from model.expressions.undeclared import read_as, with_types
 from model.times import parse_instant
 
 MAX_CHARACTERS = 2_000
@@ -285,7 +287,7 @@ class _Parser:
     def _cast(self, at: int) -> Expression:
         """``try_cast(a as int)``."""
         self._expect("(")
-        operand = self._or()
+        operand = read_as(self._or(), AnyScalar(Kind.STRING))
         self._expect("as")
         token = self._peek
         self._next += token.kind == "name"

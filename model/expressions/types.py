@@ -51,6 +51,10 @@ class Kind(StrEnum):
     JSON = "value of a field without a declared type"
 
 
+class WrongKindError(ValueError):
+    """An argument is of a kind that the function or operator does not take."""
+
+
 @dataclass(frozen=True, slots=True)
 class Type:
     """``optional``: whether a value may be null. ``low``, ``high``: the range of an integer, of a

@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from model.expressions.tree import Call, Expression, Literal
-from model.expressions.types import BOOLEAN, NUMBER, STRING, Kind, Type, integer
+from model.expressions.types import (
+    BOOLEAN,
+    NUMBER,
+    STRING,
+    TIME,
+    Kind,
+    Type,
+    WrongKindError,
+    integer,
+)
 
 _NUMBERS = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.NUMBER})
 
@@ -32,7 +41,7 @@ def with_types(
             typed = tuple(read_as(argument, type_) for argument in arguments)
             try:
                 return typed, type_of(typed)
-            except ValueError:
+            except WrongKindError:
                 continue
         raise
 
@@ -52,6 +61,8 @@ def _candidates(arguments: tuple[Expression, ...]) -> Iterator[Type]:
     others = [argument.type for argument in arguments if argument.type.kind is not Kind.JSON]
     if any(other.kind in _NUMBERS for other in others):
         yield NUMBER
+    elif any(other.kind is Kind.TIME for other in others):
+        yield TIME  # a text, also if the other time is a number in JSON
     elif others:
         yield others[0]
-    yield from (STRING, NUMBER, integer(), BOOLEAN)
+    yield from (STRING, NUMBER, integer(), BOOLEAN, TIME)

@@ -7,6 +7,7 @@ A whole number, string and boolean is a Python value; a double is a finite float
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -33,6 +34,7 @@ Read = Callable[[object], Value]
 NOT_A_NUMBER = "not a number"
 NOT_A_STRING = "not a string"
 
+_DIGITS = re.compile(r"-?[0-9]{1,1000}(\.[0-9]{1,1000})?", re.ASCII)
 _PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1, "ns": 0.001}
 """µs in a unit."""
 
@@ -72,6 +74,24 @@ def double_of_number(value: object) -> float:
     if not abs(number) < float("inf"):
         raise ValueError("not a finite number")
     return number + 0.0  # -0.0 and 0.0 are equal, so one of them would be chosen by chance
+
+
+def number_of_digits(text: str) -> int | Decimal | None:
+    """The number that a text of digits is, such as -3.50; None for another text."""
+    digits = _DIGITS.fullmatch(text)
+    if digits is None:
+        return None
+    return int(text) if digits[1] is None else Decimal(text)
+
+
+def unquoted(value: object) -> object:
+    """A text of digits as the number that it is; another value unchanged. A decimal is a whole
+    number, or the double of its text."""
+    digits = number_of_digits(value) if type(value) is str else None
+    if isinstance(digits, Decimal):
+        whole = int(digits)
+        return whole if whole == digits else float(digits)
+    return value if digits is None else digits
 
 
 def number(value: object) -> int | float:

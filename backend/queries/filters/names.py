@@ -32,9 +32,7 @@ _TYPES = {
 def path_of(name: str) -> tuple[str, ...]:
     """The names of the members in `a.b` or `a."odd name"`. Raises ValueError."""
     parts = _PARTS.findall(name) if _PATH.fullmatch(name) else []
-    path = tuple(
-        part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts
-    )
+    path = tuple(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts)
     if not 1 <= len(path) <= MAX_DEPTH:
         raise ValueError(f"{name[:60]} is not a name, or names with dots, of {MAX_DEPTH} levels")
     return path
@@ -46,12 +44,17 @@ class Names(Mapping[str, Expression]):
     def __init__(self, view: View) -> None:
         self.places: dict[str, Place] = {}
         self._view = view
+        self._quotes_numbers = {
+            ROW: view.value_codec.quotes_numbers,
+            KEY: view.key_codec.quotes_numbers,
+        }
         self._types = {field.path: field.type.or_null() for field in view.fields}
         self._times = (START, END) if view.kind.resource in ("windows", "sessions") else ()
 
     def __getitem__(self, name: str) -> Expression:
         path = path_of(name)
         place, type_ = self._place(path)
+        place = place._replace(quotes_numbers=self._quotes_numbers.get(place.variable, False))
         # one name for a field, however it is written; a name with a dot is no path
         name = "/".join((place.variable, *map(_escaped, place.path)))
         self.places[name] = place

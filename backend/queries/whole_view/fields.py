@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, cast
 
 import orjson
 
+from model.expressions.values import number_of_digits
 from model.formats.json_decoder import decode_json, with_long_integers
 from model.limits import check_path
 from model.problems import BadRequest
@@ -16,7 +16,6 @@ from model.views import View
 
 Number = int | float | Decimal
 
-_DIGITS = re.compile(r"-?[0-9]{1,1000}(\.[0-9]{1,1000})?", re.ASCII)
 _MAX_SHOWN = 40
 _NO_TEXTS = ("NaN", "Infinity", "-Infinity")
 _INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf")}
@@ -133,10 +132,8 @@ def _is_text(value: object) -> bool:
 
 
 def _unquoted(text: str) -> object:
-    digits = _DIGITS.fullmatch(text)
-    if digits is None:
-        return text
-    return int(text) if digits[1] is None else Decimal(text)
+    number = number_of_digits(text)
+    return text if number is None else number
 
 
 def negated(number: Number) -> Number:

@@ -25,6 +25,7 @@ from model.expressions.types import (
     MAX_DIGITS,
     Kind,
     Type,
+    WrongKindError,
     decimal,
     integer,
 )
@@ -41,7 +42,7 @@ def numbers(name: str, arguments: Arguments, count: int = 2) -> set[Kind]:
     for number, argument in enumerate(arguments, 1):
         kind = argument.type.kind
         if kind not in NUMBERS:
-            raise ValueError(
+            raise WrongKindError(
                 f"argument {number} of {name} is a {kind}, not a number{_hint(name, kind)}"
             )
     return {argument.type.kind for argument in arguments}
@@ -164,7 +165,7 @@ def remainder(arguments: Arguments) -> Type:
     """With the sign of the dividend, as in PostgreSQL. It is null if the divisor is 0."""
     kinds = numbers("%", arguments)
     if kinds != {Kind.INTEGER}:
-        raise ValueError("% is for whole numbers only. Write a - b * floor(a / b) for others,")
+        raise WrongKindError("% is for whole numbers only. Write a - b * floor(a / b) for others,")
     left, right = (argument.type for argument in arguments)
     bound = min(_magnitude(left), _magnitude(right) - 1 if _magnitude(right) else 0)
     low, high = _signed(bound, left)

@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import NamedTuple
 
-from model.expressions.types import DOUBLE, MAX_DIGITS, NUMBER, Kind, Type, decimal
+from model.expressions.types import (
+    DOUBLE,
+    MAX_DIGITS,
+    NUMBER,
+    Kind,
+    Type,
+    WrongKindError,
+    decimal,
+)
 
 NUMBERS = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.NUMBER})
 ORDERED = NUMBERS | {Kind.STRING, Kind.TIME, Kind.JSON}
@@ -51,7 +59,7 @@ def check(name: str, arguments: Arguments, *kinds: Kind, least: int | None = Non
     check_count(name, arguments, len(kinds) if least is None else least, len(kinds))
     for number, (argument, kind) in enumerate(zip(arguments, kinds, strict=False), 1):
         if argument.type.kind is not kind:
-            raise ValueError(
+            raise WrongKindError(
                 f"argument {number} of {name} is a {argument.type.kind}, not a {kind}"
                 f"{_cast_hint(name, argument.type.kind, kind)}"
             )
@@ -118,7 +126,9 @@ def check_same_kind(name: str, kinds: set[Kind]) -> None:
             hint = ". Write true and false without quotes,"
         elif kinds == {Kind.BOOLEAN, Kind.INTEGER}:
             hint = ". Write true or false instead of 1 or 0,"
-        raise ValueError(f"{name} has values of different types: {', '.join(sorted(kinds))}{hint}")
+        raise WrongKindError(
+            f"{name} has values of different types: {', '.join(sorted(kinds))}{hint}"
+        )
 
 
 def as_decimal(type_: Type, scale: int) -> Type:

@@ -21,6 +21,7 @@ from model.expressions.types import (
     STRINGS,
     Kind,
     Type,
+    WrongKindError,
     element_type,
     integer,
 )
@@ -35,7 +36,7 @@ def concat(arguments: Arguments) -> Type:
         kind = argument.type.kind
         if kind not in (Kind.STRING, Kind.INTEGER):
             hint = ". Write try_cast(a as string)," if kind is Kind.BOOLEAN else ""
-            raise ValueError(f"concat joins strings and whole numbers, not a {kind}{hint}")
+            raise WrongKindError(f"concat joins strings and whole numbers, not a {kind}{hint}")
     return STRING.or_null(may_be_null(arguments))
 
 
@@ -101,7 +102,7 @@ def contains(arguments: Arguments) -> Type:
     if container.kind in LISTS:
         check_same_kind("contains", {element_type(container).kind, part.kind})
         if element_type(container).kind is not part.kind:
-            raise ValueError(f"contains looks for a whole number, not for a {part.kind}")
+            raise WrongKindError(f"contains looks for a whole number, not for a {part.kind}")
         return BOOLEAN.or_null(may_be_null(arguments))
     if container.kind is Kind.MAP:
         raise ValueError("contains is for texts and lists. Write a['name'] is not null for a map,")
@@ -113,7 +114,7 @@ def size(arguments: Arguments) -> Type:
     [operand] = (argument.type for argument in arguments)
     if operand.kind not in COLLECTIONS:
         hint = ". Write length(a)," if operand.kind is Kind.STRING else ""
-        raise ValueError(f"size is for lists and maps, not for a {operand.kind}{hint}")
+        raise WrongKindError(f"size is for lists and maps, not for a {operand.kind}{hint}")
     return integer(0, MAX_BYTES, operand.optional)
 
 
@@ -127,14 +128,14 @@ def element(arguments: Arguments) -> Type:
     if collection.kind is Kind.OBJECTS:
         raise ValueError('a list of objects is for each: write each = { item = "items" },')
     if collection.kind not in COLLECTIONS:
-        raise ValueError(
+        raise WrongKindError(
             f"a {collection.kind} has no elements. Declare the field as strings, longs or map, or "
             'a member of it by a path: { path = "a.b", type = "string" },'
         )
     needed = Kind.STRING if collection.kind is Kind.MAP else Kind.INTEGER
     if at.kind is not needed:
         example = "a['name']" if needed is Kind.STRING else "a[1]"
-        raise ValueError(f"an element of a {collection.kind} is written as {example}")
+        raise WrongKindError(f"an element of a {collection.kind} is written as {example}")
     if arguments[1].literal == 0:
         raise ValueError("the first element is a[1]")
     return element_type(collection).or_null()
