@@ -82,7 +82,8 @@ async def stream_page(
 ) -> AsyncGenerator[tuple[list[bytes], bool]]:
     """The JSON items, some at a time, each time with whether these are the last.
 
-    Unavailable at any step. The first step yields only after all partitions were asked.
+    Unavailable at any step, and BadRequest if more entries would be read than `max_examined`: a
+    stream has no cursor to go on from. The first step yields only after all partitions were asked.
     """
     check_partition(scatter_gather, view, page)
     size = min(page.limit or STREAM_ROWS, STREAM_ROWS)
@@ -97,6 +98,8 @@ async def stream_page(
             if left is not None:
                 rows = rows[:left]
                 left -= len(rows)
+            if left != 0:
+                freshness.check_examined(page.query.max_examined)
             last = reached is None or left == 0
             yield _items(page, rows), last
             if last:

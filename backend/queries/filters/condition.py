@@ -8,15 +8,15 @@ uses the value may be true or false then, also `n is not null`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
 from backend.queries.filters.names import END, KEY, ROW, START, TIME_OF_RECORD, Names
 from backend.queries.whole_view.fields import Documents
 from model.expressions.evaluator import Evaluate, Place, compile_expression
 from model.expressions.parser import parse
-from model.expressions.tree import Call, Expression, Field, fields_of
+from model.expressions.tree import Call, Expression, Field, fields_of, nodes
 from model.expressions.types import BOOLEAN, Kind
 from model.expressions.undeclared import read_as
 from model.formats.json_decoder import decode_json
@@ -25,6 +25,8 @@ from model.rows.row_view import Pair
 from model.rows.unreadable import settle_now
 from model.views import View
 
+_TOO_SLOW = frozenset({"regexp_like", "regexp_extract", "regexp_extract_all"})
+"""They may take minutes for a long value, and other requests would wait."""
 _UNKNOWN = Field("unknown", BOOLEAN.or_null())
 _ORDER = (ROW, KEY, START, END, TIME_OF_RECORD)
 
@@ -38,6 +40,8 @@ class Condition:
         tree = read_as(parse(text, names), BOOLEAN)
         if tree.type.kind is not Kind.BOOLEAN:
             raise ValueError(f'it is a {tree.type.kind}, not a condition such as "delay > 60"')
+        if any(isinstance(part, Call) and part.function in _TOO_SLOW for part in nodes(tree)):
+            raise ValueError("regular expressions are not for conditions: use like")
         self.text = text
         self.tree: Expression = tree
         self._view = view
@@ -123,11 +127,12 @@ def _reader_of_keys(view: View) -> Callable[[bytes], Any]:
     return lambda key: decode_json(to_json(key))
 
 
-@lru_cache(maxsize=256)
-def _compiled(view: View, fields_hash: str, text: str) -> Condition:
+# a long condition takes up to 300 KB
+@lru_cache(maxsize=64)
+def _compiled(view: View, _fields: str, _schemas: Hashable, text: str) -> Condition:
     return Condition(view, text)
 
 
 def condition_of(view: View, text: str) -> Condition:
     """The compiled condition, which is kept for further requests. Raises ValueError."""
-    return _compiled(view, view.fields_hash, text)
+    return _compiled(view, view.fields_hash, cast(Hashable, view.schemas), text)

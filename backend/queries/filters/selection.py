@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from typing import cast
 
 import orjson
 
@@ -93,7 +94,11 @@ def _split(text: str) -> list[str]:
     return [*names, name.strip()]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
+def _parsed(view: View, _schemas: Hashable, text: str) -> Selection:
+    return Selection(view, text)
+
+
 def selection_of(view: View, text: str) -> Selection:
     """The selection, which is kept for further requests. Raises ValueError."""
-    return Selection(view, text)
+    return _parsed(view, cast(Hashable, view.schemas), text)

@@ -8,7 +8,7 @@ from backend.queries.routing import ReadOptions
 from backend.queries.scans.partition_scan import worst
 from backend.queries.served_by import ServedBy
 from backend.wire.scan import ScanResponse
-from model.problems import RetryLater
+from model.problems import BadRequest, RetryLater
 
 
 @dataclass
@@ -45,6 +45,16 @@ class Freshness:
         """Note that the answer is without this partition, so its lag is unknown."""
         self.unread.add(partition)
         self.lags, self.ages = [None], [None]
+
+    def check_examined(self, most: int | None) -> None:
+        """Raises BadRequest if more entries were read than `max_examined` allows."""
+        if most is not None and self.examined > most:
+            raise BadRequest(
+                "too-many-entries",
+                f"The query would examine more than {most} entries, the max_examined of the "
+                f"request. Narrow it, or allow more.",
+                limit=most,
+            )
 
     def check(self, options: ReadOptions) -> None:
         """RetryLater if the answer is not within the bounds of the options."""

@@ -245,7 +245,7 @@ class PartitionScans:
             response.complete = response.complete and len(ready) == certain
             examined = len(certain_rows)
             if condition is not None:
-                ready = condition.kept(ready)
+                ready = await _kept(condition, ready, budget)
             fitting = _fitting(ready, request.limit - len(response.rows), PAGE_BYTES - size)
             is_full = fitting < len(ready)
             if is_full:
@@ -287,6 +287,19 @@ class PartitionScans:
                 self._check(run.store_partition)
         await reducer.fill(response)
         response.reached = None if run.ended else run.reached
+
+
+async def _kept(condition: Condition, pairs: Sequence[Pair], budget: ScanBudget) -> list[Pair]:
+    """The entries that `Condition.kept` returns. Each of several runs has read a chunk, so there is
+    a turn between chunks."""
+    kept: list[Pair] = []
+    size = budget.chunk
+    for start in range(0, len(pairs), size):
+        if start and budget.has_step_ended():
+            await next_turn()
+            budget.begin_step()
+        kept += condition.kept(pairs[start : start + size])
+    return kept
 
 
 def worst(numbers: Sequence[_N | None]) -> _N | None:

@@ -42,6 +42,10 @@ class ScanBudget:
         self._step_s = step_s()
         self._step_began = time.thread_time()
 
+    def has_step_ended(self) -> bool:
+        """Whether the event loop should serve other requests now, because of the time."""
+        return time.thread_time() - self._step_began >= _STEP_PART * self._step_s
+
     def is_spent(self) -> bool:
         """Whether the response has to end here."""
         if self.examined >= self._max_entries or self._bytes >= MAX_BYTES:

@@ -43,7 +43,7 @@ from backend.queries.scans.partials import (
     rows_by_partition,
 )
 from backend.queries.scans.partition_scan import PartitionScans, items_of
-from backend.queries.turns import next_turn
+from backend.queries.turns import in_steps, next_turn
 from backend.wire.answer import code_of
 from backend.wire.scan import KNOWS_UNREADABLE, NEVER, Query, Row, ScanResponse
 from backend.wire.scan_codec import (
@@ -262,7 +262,10 @@ class ScatterGather:
         )
         async with aclosing(steps):
             async for rows, reached in steps:
-                yield filtered(view, query, what, rows), reached
+                kept: list[Row] = []
+                async for piece in in_steps(rows):
+                    kept += filtered(view, query, what, piece)
+                yield kept, reached
 
     async def _rows(
         self,

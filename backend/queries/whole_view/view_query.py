@@ -26,7 +26,7 @@ from backend.queries.scans.scatter_gather import (
 )
 from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import BARE, RAW
-from model.problems import BadRequest, Unavailable
+from model.problems import Unavailable
 from model.rows.unreadable import split
 from model.views import View
 
@@ -112,7 +112,7 @@ class Reduction(Generic[_Merger]):
             except (ValueError, KeyError, TypeError):
                 raise _malformed() from None
             unreadable += response.unreadable
-            self._check_examined(freshness)
+            freshness.check_examined(self.query.max_examined)
 
         in_several = scatter_gather.may_be_in_several(view)
         if not in_several:
@@ -125,16 +125,6 @@ class Reduction(Generic[_Merger]):
             unreadable = response.unreadable
         freshness.unreadable = unreadable
         return merger, freshness
-
-    def _check_examined(self, freshness: Freshness) -> None:
-        most = self.query.max_examined
-        if most is not None and freshness.examined > most:
-            raise BadRequest(
-                "too-many-entries",
-                f"The query would examine more than {most} entries, the max_examined of the "
-                f"request. Narrow it, or allow more.",
-                limit=most,
-            )
 
     async def _reduce_newest(
         self, scatter_gather: ScatterGather, view: View, freshness: Freshness
@@ -149,7 +139,7 @@ class Reduction(Generic[_Merger]):
             async for rows, _ in steps:
                 if time.monotonic() > ends:
                     raise took_too_long(WALK_BUDGET)
-                self._check_examined(freshness)
+                freshness.check_examined(self.query.max_examined)
                 try:
                     pairs = [(key, head + value) for key, head, value in rows]
                     pairs, unreadable = split(view, pairs)
