@@ -16,7 +16,7 @@ from backend.queries.filters.names import END, KEY, ROW, START, TIME_OF_RECORD, 
 from backend.queries.whole_view.fields import Documents
 from model.expressions.evaluator import Evaluate, Place, compile_expression
 from model.expressions.parser import parse
-from model.expressions.tree import Call, Expression, Field, fields_of, nodes
+from model.expressions.tree import Call, Expression, Field, Literal, fields_of, nodes
 from model.expressions.types import BOOLEAN, Kind
 from model.expressions.undeclared import read_as
 from model.formats.json_decoder import decode_json
@@ -27,6 +27,8 @@ from model.views import View
 
 _TOO_SLOW = frozenset({"regexp_like", "regexp_extract", "regexp_extract_all"})
 """They may take minutes for a long value, and other requests would wait."""
+_MAX_SEARCHED = 50
+"""Such a text is compared at each character of a value: 1 MB takes 0.1 s."""
 _UNKNOWN = Field("unknown", BOOLEAN.or_null())
 _ORDER = (ROW, KEY, START, END, TIME_OF_RECORD)
 
@@ -40,8 +42,8 @@ class Condition:
         tree = read_as(parse(text, names), BOOLEAN)
         if tree.type.kind is not Kind.BOOLEAN:
             raise ValueError(f'it is a {tree.type.kind}, not a condition such as "delay > 60"')
-        if any(isinstance(part, Call) and part.function in _TOO_SLOW for part in nodes(tree)):
-            raise ValueError("regular expressions are not for conditions: use like")
+        for part in nodes(tree):
+            _check_speed(part)
         self.text = text
         self.tree: Expression = tree
         self._view = view
@@ -109,6 +111,21 @@ class Condition:
             return [1000 * entry_key.start for entry_key in entry_keys]
         ends = [self._view.kind.end_of(self._view, entry_key) for entry_key in entry_keys]
         return [None if end is None else 1000 * end for end in ends]
+
+
+def _check_speed(part: Expression) -> None:
+    """Raises ValueError if a part of a condition may take too long for a long value."""
+    if not isinstance(part, Call):
+        return
+    if part.function in _TOO_SLOW:
+        raise ValueError("regular expressions are not for conditions: use like")
+    if part.function == "like" and isinstance(pattern := part.arguments[1], Literal):
+        middle = str(pattern.value).split("%")[1:-1]
+        if any("_" in text and len(text) > _MAX_SEARCHED for text in middle):
+            raise ValueError(
+                f"a text with _ between two % of like has at most {_MAX_SEARCHED} characters in "
+                "conditions"
+            )
 
 
 def _without_values(condition: Expression, places: Mapping[str, Place]) -> Expression:
