@@ -13,6 +13,7 @@ Path = tuple[str, ...]
 """The names of nested tables, and of a key: ``("views", "orders", "topic")``."""
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_DELETE_AND_C1 = re.compile("[\x7f-\x9f]")
 _SPACE = re.compile(r"[ \t]*(#[^\n]*)?")
 _PART = re.compile(r"""[ \t]*([A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*""")
 # What a value consists of. Brackets and braces may contain further lines.
@@ -24,8 +25,13 @@ _PIECE = re.compile(
 
 
 def toml_key(name: str) -> str:
-    """A name as it is written in the name of a table: quoted if necessary."""
-    return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+    """A name as it is written in the name of a table: quoted if necessary, and without control
+    characters."""
+    if _BARE_KEY.fullmatch(name):
+        return name
+    quoted = json.dumps(name, ensure_ascii=False)
+    # JSON does not escape these, and TOML does not allow the first
+    return _DELETE_AND_C1.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
 def table_name(*names: str) -> str:

@@ -90,7 +90,8 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
             known = ", ".join(group.versions.by_base)
             raise NotFound("view-not-found", f"View {name!r} does not exist. Views: {known}.")
         unreadable = unreadable_document(context, named_view.name)
-        answer = _json({**_view(context, name, named_view), **_schemas(named_view), **unreadable})
+        details = {**_schemas(named_view), **_fields(named_view), **unreadable}
+        answer = _json({**_view(context, name, named_view), **details})
         for header, value in group.view_headers(named_view):
             answer.headers[header.decode()] = value.decode()
         return answer
@@ -170,6 +171,7 @@ def _view(context: InstanceContext, name: str, view: View) -> dict[str, Any]:
         "partitions": placed.partitions if placed else None,
         "hash": view.hash,
         "routed_encodings": view.routed_encodings,
+        **({"scans": view.scans} if view.scans else {}),
         **quota_document(view),
         **pipeline_document(context, view.name),
     }
@@ -184,6 +186,12 @@ def _schemas(view: View) -> dict[str, Any]:
         if (document := codec.schema_document) is not None
     }
     return {"schemas": schemas} if schemas else {}
+
+
+def _fields(view: View) -> dict[str, Any]:
+    """The declared fields of one view, with their types as in views.toml."""
+    fields = {field.name: field.text for field in view.fields}
+    return {"fields": fields} if fields else {}
 
 
 def _is_known(etag: bytes) -> bool:

@@ -22,8 +22,9 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "interactive.shell", "interactive.queries",
     ),
     "Views and deployments": (
-        "views", "describe", "topology", "diff", "switching.view_versions",
-        "switching.deployments", "pipeline", "instances", "wait_redundant",
+        "description.views", "description.describe", "description.fields", "topology", "diff",
+        "switching.view_versions", "switching.deployments", "pipeline", "instances",
+        "wait_redundant",
     ),
     "Your own Kafka": ("start.init", "start.serve", "start.derive", "adopt", "check", "token"),
     "Development of this project, in a checkout": ("stack",),

@@ -30,7 +30,7 @@ _is_running: ContextVar[bool] = ContextVar("is_running", default=False)
 
 SUCCESS = 0
 NOT_FOUND = 1
-"""No such key, no rows in the range, a difference (`diff`), a failed check (`check`)."""
+"""No such key, no rows in the range, a difference (`diff`, `fields`), a failed check (`check`)."""
 
 USAGE_ERROR = 2
 """An invalid argument or setting, or a request that the API rejects (4xx)."""

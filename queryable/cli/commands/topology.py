@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from queryable import Client, Unavailable
-from queryable.cli.commands.views import pipeline_text
+from queryable.cli.commands.description.views import pipeline_text
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import print_stderr
 from queryable.cli.output import DocumentOutput, write_line

@@ -161,8 +161,8 @@ QUERY_OPTIONS = (
         settings={"min": 1, "max": 1000},
     ),
     QueryOption(
-        "where", WHOLE_VIEW, "CONDITION", "Only entries that meet it: \"dest = 'ATL'\".",
-        is_bound=True,
+        "where", [*WHOLE_VIEW, "fields"], "CONDITION",
+        "Only entries that meet it: \"dest = 'ATL'\".", is_bound=True,
     ),
     QueryOption("select", ["scan", *TIMED], "FIELDS", "Fields of the values, such as a,b.c."),
     QueryOption(

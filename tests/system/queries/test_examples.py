@@ -283,7 +283,7 @@ def is_endless(line: str) -> bool:
 
 def needs_a_shell(line: str) -> bool:
     """Whether it has a pipe or redirection, is interrupted, or waits for changes."""
-    return "watch" in line or bool({"|", ">"} & set(shlex.split(line)))
+    return "watch" in line or bool({"|", ">", ">>"} & set(shlex.split(line)))
 
 
 @pytest.mark.parametrize("line", [line for line in examples_of_help() if not needs_a_shell(line)])

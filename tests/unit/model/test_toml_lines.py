@@ -1,13 +1,14 @@
 """The lines of tables and keys, compared with documents that say their own lines."""
 
 import tomllib
+import unicodedata
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.toml_lines import TomlErrors, line_of, lines_of, view_table
+from model.toml_lines import TomlErrors, line_of, lines_of, toml_key, view_table
 
 DOCUMENT = '''\
 # line 1
@@ -136,3 +137,12 @@ def test_errors_quote_the_names_of_tables() -> None:
     error = TomlErrors('[views."init.dots_x"]\nkey = 1\n', "views.toml").error
     message = str(error(("views", "init.dots_x"), "key", "wrong"))
     assert message == 'views.toml, line 2, [views."init.dots_x"], key: wrong'
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "", "a b", 'q"\\', "\x00\t\n\x1b", "\x7f\x80\x9f", "é\U0001f600"]
+)
+def test_a_key_is_valid_without_control_characters(name: str) -> None:
+    key = toml_key(name)
+    assert tomllib.loads(f"{key} = 1") == {name: 1}
+    assert not any(unicodedata.category(character) == "Cc" for character in key)

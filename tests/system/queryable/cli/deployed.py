@@ -100,6 +100,7 @@ def deployed(
     views = views_toml(
         **{name: {"topic": topic, **kinds.get(name, {})} for name, topic in topics.items()}
     )
+    views += '[views.flights.fields]\nfrom = "string"\ngate = "string"\n'
     folder = tmp_path_factory.mktemp("console")
     with Deployment(folder, broker.bootstrap_servers, views) as backends:
         [backend] = backends.start()

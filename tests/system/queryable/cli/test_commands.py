@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tomllib
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import count
 from threading import Thread
@@ -346,6 +347,29 @@ def test_describe(deployed: Deployed) -> None:
     shown = deployed.shown("describe", "flights", "--seconds", "0", "--sample", "2")
     assert re.search(r"^  dead letters  0$", shown, re.M)
     assert "rates         not measured" in shown
+
+
+def test_fields(deployed: Deployed) -> None:
+    # the fixture declares a field that no value has
+    missing = deployed.run("fields", "flights", status=NOT_FOUND)
+    assert missing == 'gate: declared as "string", but 4 of 4 values are missing or null\n'
+    rows = CliRunner().invoke(app, ["fields", "flights", "--json"], env=deployed.env)
+    assert [json.loads(line) for line in rows.stdout.splitlines()] == [
+        {"name": "from", "type": "string", "values": 4, "example": "EWR", "declared": "string"},
+        {"name": "delay", "type": "int?", "values": 3, "example": "20", "note": "not declared"},
+        {"name": "gate", "type": "string?", "values": 0, "example": "", "declared": "string",
+         "difference": missing.removeprefix("gate: ").strip()},
+    ]  # fmt: skip
+    deployed.append("f1", {"n": 1, "crew": {"captain": "A"}, "at": "2013-01-01T00:00:00Z"})
+    deployed.append("f2", {"n": 2.5, "crew": {}, "at": "2013-01-01T01:00:00Z"})
+    mine = ("fields", "notes", "--where", "key like 'f%'")
+    wait_until(lambda: "2 values" in deployed.run(*mine), 20, "both notes")
+    table = tomllib.loads(deployed.run(*mine))
+    assert table["views"]["notes"]["fields"] == {
+        "n": "double", "crew.captain": "string?", "at": "time",
+    }  # fmt: skip
+    assert "[views.notes.fields]" in deployed.shown(*mine), "also on a terminal"
+    assert "are not JSON objects" in deployed.run("fields", "bookings", status=USAGE_ERROR)
 
 
 def test_a_query_of_another_kind_of_store_names_the_command(deployed: Deployed) -> None:

@@ -14,6 +14,7 @@ from backend.wire.answer import Answer
 from backend.wire.point_batch import Reads, encode_reads
 from model.partitioner import partition_of
 from model.records import ENTRY
+from model.rows.declared_fields import parse_declared_fields
 from model.views import View
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context
@@ -68,6 +69,19 @@ def test_the_description_of_a_view_names_its_definition(made: Deployment) -> Non
             assert client.get(f"/views/{name}").headers["View-Definition"] == of.hash
     with flask_pages(context([ORDERS])).test_client() as client:
         assert client.get("/views/orders").headers["View-Definition"] == ORDERS.hash
+
+
+def test_the_description_of_a_view_has_its_declared_fields_and_its_scans() -> None:
+    fields = parse_declared_fields({"delay": "int? 0..59", "crew": {"captain": "string?"}})
+    orders = replace(ORDERS, fields=fields, scans="bounded")
+    with flask_pages(context([orders])).test_client() as client:
+        described = client.get("/views/orders").json
+        assert described["fields"] == {"delay": "int? 0..59", "crew.captain": "string?"}
+        assert described["scans"] == "bounded"
+        [listed] = client.get("/views").json["views"]
+        assert listed["scans"] == "bounded"
+    with flask_pages(context([ORDERS])).test_client() as client:
+        assert not {"fields", "scans"} & client.get("/views/orders").json.keys()
 
 
 @pytest.mark.parametrize("definition", [ORDERS.hash, "0" * 16])

@@ -125,6 +125,8 @@ def test_commands_from_a_file(server: Server, tmp_path: Path) -> None:
         ("get orders alpha ", "b", ["'be ta' "]),
         ("watch orders ", "alp", ["alpha ", "alps "]),
         ("count orders ", "a", []),
+        ("fields ", "o", ["orders "]),
+        ("fields orders ", "--s", ["--sample "]),
         ("get words ", "a", []),
         ("get orders ", "--j", ["--json "]),
         ("scan ", "--l", ["--limit "]),

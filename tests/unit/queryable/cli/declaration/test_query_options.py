@@ -13,7 +13,7 @@ from tests.support.clients.scripted_transport import ORDERS
 from tests.unit.queryable.cli.commands.running import run
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
 
-CALLS = {"watch": "scan"}
+CALLS = {"watch": "scan", "fields": "scan"}
 """Queries whose call has another name."""
 
 

@@ -23,7 +23,7 @@ from queryable.client.protocol.errors import QueryableError
 _SHOWN = 3
 _FIELDS = (
     "topic", "path", "key", "value", "store", "window_size", "window_unit", "window_zone",
-    "retention", "partitioner", "partitions", "version", "quota",
+    "retention", "partitioner", "partitions", "version", "quota", "scans",
 )  # fmt: skip
 
 

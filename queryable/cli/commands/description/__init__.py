@@ -1,0 +1,1 @@
+"""Commands that tell what a view is, and what its values have."""
