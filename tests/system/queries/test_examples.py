@@ -242,12 +242,51 @@ class HelpExample:
         )
 
 
+DERIVED = """
+[views.orders-by-shop.derive]
+from = "shop-orders"
+fields = { shop = "string", qty = "int" }
+key = "shop"
+sum = "qty"
+
+[views.by-maker.derive]
+from = "flights"
+fields = { tailnum = "string" }
+key = "coalesce(plane.manufacturer, 'unknown')"
+count = true
+
+[views.by-maker.derive.join.plane]
+from = "planes"
+on = "tailnum"
+fields = { manufacturer = "string?" }
+static = true
+
+[views.clicks.derive]
+from = "raw-clicks"
+fields = { page = "string" }
+key = "page"
+count = true
+"""
+DERIVED_FROM = {
+    "orders.jsonl": '{"shop": "a", "qty": 2}\n',
+    "out.jsonl": '{"key": "a", "value": 2}\n',
+    "flights.jsonl": '{"tailnum": "N1"}\n',
+    "planes.jsonl": '{"key": "N1", "value": {"manufacturer": "AIRBUS"}}\n',
+    "clicks.jsonl": '{"value": {"page": "/"}}\n',
+}
+"""The views and files of `queryable derive`."""
+
+
 @pytest.fixture
 def help_example(
     console: Console, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], HelpExample]:
     for name in ("views.toml", "order.avsc"):
         shutil.copy(EXAMPLE / name, tmp_path)
+    with (tmp_path / "views.toml").open("a") as views:
+        views.write(DERIVED)
+    for name, text in DERIVED_FROM.items():
+        (tmp_path / name).write_text(text)
     (tmp_path / "note.json").write_text('{"note": "washed"}')
     (tmp_path / ".run").mkdir()
     (tmp_path / ".run" / "token").write_text("a-token-of-a-deployment-without-authentication")

@@ -76,12 +76,14 @@ def expected(
         is_number = type(value) in (int, float)
         if is_number and (first is None or start >= first) and (last is None or start <= last):
             sums.setdefault(key, []).append(value)
-    sign = -1 if descending else 1
     items = []
     for key, numbers in sums.items():
         exact = sum(map(Fraction, numbers), Fraction())
         total = int(exact) if all(type(n) is int for n in numbers) else float(exact)
-        items.append((sign * total, key.encode(), {"key": key, "value": total}))
+        # ranked as it is written: 2^70 as a double has fewer digits than as a whole number
+        rank = Decimal(repr(total))
+        rank = rank.copy_negate() if descending else rank
+        items.append((rank, key.encode(), {"key": key, "value": total}))
     return [item for _, _, item in sorted(items, key=lambda item: item[:2])[:limit]]
 
 
