@@ -25,8 +25,8 @@ local function set(...)
     return names
 end
 
-local OF_VIEW = set("keys", "windows", "sessions", "count", "top", "aggregate", "batch", "search",
-                    "versions", "switch", "rollback", "drop", "pipeline")
+local OF_VIEW = set("keys", "windows", "sessions", "count", "top", "aggregate", "batch", "query",
+                    "search", "versions", "switch", "rollback", "drop", "pipeline")
 local PAGES = set("views", "health", "metrics", "processors", "instance", "admin", "api", "proxy")
 PAGES["openapi.json"] = "openapi"
 

@@ -254,12 +254,9 @@ _SEEDS: dict[str, list[bytes]] = {
     "scan_requests": [_REQUEST],
     "packed_strings": [pack([b"a", b"", b"ccc"])],
     "coalesced_reads": [
-        b"paths 2 0\n/orders/a\n/orders/b",
         b"tokens %b,%b\nlengths 2,3\npartition orders string murmur2 2 0 2 1,0\n\n\x01a\x01bc"
         % (b"0" * 64, b"1" * 64),
         b"lengths 5\npartition orders int32 murmur2 2 0 2 0\n\n\x01\0\0\0\1\x01\0\0\0\n",
-        b"tokens %b,%b\npaths 1 2\n/a\nkeys orders murmur2 2 0 2 1,0\n\x01a\n\x01b"
-        % (b"0" * 64, b"1" * 64),
     ],
     "signatures": [b"1:0a:%b:%b" % (b"0" * 64, b"f" * 64)],
     "tokens": [token("read:*").encode(), b"e30.e30."],
@@ -274,8 +271,8 @@ _SEEDS: dict[str, list[bytes]] = {
     "snapshots": [_snapshot()],
     "plain_requests": [
         b"GET /orders/a HTTP/1.1\r\nHost: b\r\nAccept: */*\r\n\r\n",
-        b"POST /internal/reads HTTP/1.1\r\nHost: b\r\nContent-Length: 19\r\n\r\n"
-        b"paths 1 0\n/orders/a",
+        b"POST /internal/reads HTTP/1.1\r\nHost: b\r\nContent-Length: 53\r\n\r\n"
+        b"lengths 2\npartition orders string murmur2 2 0 1 0\n\n\x01a",
     ],
     "codecs": [
         *(bytes([number]) + text

@@ -104,8 +104,13 @@ class TcpFaults:
 
     async def _close(self) -> None:
         if self._server is not None:
-            self._server.close()
-            self._server = None
+            server, self._server = self._server, None
+            # asyncio leaves a connection open that it has accepted, but not yet given to the server
+            for listening in server.sockets:
+                self._loop.remove_reader(listening.fileno())
+            for _ in range(3):
+                await asyncio.sleep(0)
+            server.close()
 
     async def _shape(self, up: Link, down: Link) -> None:
         self._up, self._down = up, down

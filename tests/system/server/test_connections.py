@@ -16,7 +16,9 @@ import pytest
 from tests.support.backends import Backend
 from tests.support.client import TIMEOUT, Client, Response, key_path
 from tests.support.deployment import views_toml
+from tests.support.in_process.examples import view
 from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.point_batch import encode_keys
 from tests.support.topics import Writer
 
 KEEPALIVE = 1  # s
@@ -51,7 +53,7 @@ def requests() -> list[tuple[bytes, int, bytes]]:
         (get(path), 200, b'"is": "%b"' % key.encode())
         for path, key in zip(paths, KEYS, strict=True)
     ]
-    together = "\n".join(["paths 7 0", *paths[:7]]).encode()
+    together = encode_keys(view("v"), [key.encode() for key in KEYS[:7]])
     return [
         *plain,
         (get(paths[1], "Accept: application/octet-stream"), 200, b"k1"),
