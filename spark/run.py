@@ -37,8 +37,8 @@ def run(settings: Settings) -> None:
 
 
 def _delete_earlier_files(settings: Settings) -> None:
-    """Deletes the files of an earlier job. Until this job writes them, nobody must take the state
-    and the offsets in them for its own. An error comes again when they are written."""
+    """Deletes the files of an earlier job, because their state and offsets are not those of this
+    job. If that fails, writing them fails later."""
     for file in (settings.health, settings.progress):
         if file is not None:
             with suppress(OSError):

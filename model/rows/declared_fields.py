@@ -5,7 +5,7 @@
     delay = "int?"
     "crew.captain" = "string?"
 
-Neither the store nor the answers to reads by key depend on it, so it is no part of a view's hash.
+The table is not part of a view's hash: stores and reads by key do not depend on it.
 """
 
 from __future__ import annotations

@@ -89,6 +89,14 @@ Force = Annotated[
         "--force", help="Do not check that the new one is complete, and that its job runs."
     ),
 ]
+ViewsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--views",
+        metavar="FILE",
+        help="The views file. [default: QUERYABLE_VIEWS, else views.toml]",
+    ),
+]
 SampleSize = Annotated[
     int, typer.Option("--records", min=1, metavar="N", help="Records to sample from each topic.")
 ]

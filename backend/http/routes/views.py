@@ -165,7 +165,7 @@ class ViewRoutes:
                 asked = query.asked(view, parameters)
                 if wants(parameters, "explain"):
                     return await self._explained(view, asked)
-                result = await query.answer(self._scatter_gather, view, parameters)
+                result = await query.answer(self._scatter_gather, view, parameters, asked)
             headers = self._headers(view, result.freshness)
             headers += examined_headers(asked, result.freshness, wants(parameters, "offsets"))
             return Answer(200, headers, result.body)

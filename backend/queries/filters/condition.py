@@ -91,11 +91,9 @@ class Condition:
         ]
         if len(columns) == 1:
             return list(map(evaluate, columns[0]))
-        return (
-            [evaluate(*values) for values in zip(*columns, strict=True)]
-            if columns
-            else ([evaluate()] * len(pairs))
-        )
+        if not columns:
+            return [evaluate()] * len(pairs)
+        return [evaluate(*values) for values in zip(*columns, strict=True)]
 
     def _column(self, variable: str, pairs: Sequence[Pair]) -> list[Any]:
         """The values of a variable for all entries."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from model.expressions.evaluator import Place
 from model.expressions.tree import Expression, Field
-from model.expressions.types import JSON, TIME, TIMESTAMP, Kind, Type, integer
+from model.expressions.types import JSON, TIMESTAMP, Kind, Type, integer
 from model.formats.registry import FORMATS
 from model.rows.declared_fields import MAX_DEPTH
 from model.views import View
@@ -103,6 +103,3 @@ def _type_of(format_name: str) -> Type:
     format_ = FORMATS.get(format_name)
     kinds = [kind for kind in _TYPES if format_ is not None and kind in format_.derived]
     return _TYPES[kinds[0]] if len(kinds) == 1 else JSON
-
-
-assert TIME.kind is TIMESTAMP.kind

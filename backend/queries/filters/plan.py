@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from backend.queries.filters.names import KEY
 from model.expressions.tree import Call, Expression, Field, Literal
-from model.expressions.types import Kind
 from model.formats.integer import IntegerCodec
 from model.kinds import layout
 from model.kinds.layout import Range
@@ -31,7 +30,7 @@ def plan_of(low: bytes, high: bytes) -> str:
 def key_range(view: View, condition: Expression) -> Range:
     """Bounds of the stored keys that can meet a condition."""
     low, high = layout.ALL
-    if view.is_custom or condition_on_keys(view) is None:
+    if view.is_custom or not _are_in_order(view):
         return low, high
     for part in _conjuncts(condition):
         least, end = _bounds(view, part)
@@ -39,11 +38,9 @@ def key_range(view: View, condition: Expression) -> Range:
     return low, high
 
 
-def condition_on_keys(view: View) -> Kind | None:
-    """The type of keys whose order is that of comparisons; None if there is none."""
-    if view.key_codec.is_text:
-        return Kind.STRING
-    return Kind.INTEGER if isinstance(view.key_codec, IntegerCodec) else None
+def _are_in_order(view: View) -> bool:
+    """Whether the order of stored keys is that of comparisons."""
+    return view.key_codec.is_text or isinstance(view.key_codec, IntegerCodec)
 
 
 def _conjuncts(expression: Expression) -> Iterator[Call]:

@@ -241,10 +241,9 @@ class Aggregate:
         return with_filters(view, parameters, query)
 
     async def answer(
-        self, scatter_gather: ScatterGather, view: View, parameters: Parameters
+        self, scatter_gather: ScatterGather, view: View, parameters: Parameters, query: Query
     ) -> QueryResult:
         """Raises BadRequest if the view has no such fields, or too many groups."""
-        query = self.asked(view, parameters)
         value = parameters.text("value")
         arguments = _Arguments(
             by=parameters.text("by"),

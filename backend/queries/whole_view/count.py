@@ -57,9 +57,8 @@ class Count:
         return with_filters(view, parameters, Query(stale=parameters.stale()), is_estimate)
 
     async def answer(
-        self, scatter_gather: ScatterGather, view: View, parameters: Parameters
+        self, scatter_gather: ScatterGather, view: View, parameters: Parameters, query: Query
     ) -> QueryResult:
-        query = self.asked(view, parameters)
         is_exact = parameters.choice("exact", "false", "true") == "true" or query.where is not None
         if not is_exact:
             freshness = Freshness()

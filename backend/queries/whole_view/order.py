@@ -37,5 +37,5 @@ def number_of(numbers: Numbers, order_by: str) -> Number | None:
 
 
 def rank_of(number: Number | None, descending: bool) -> Number | None:
-    """The rank, of which the least comes first; None for None."""
+    """The rank of a number, None for None. The least rank comes first."""
     return number if number is None or not descending else negated(number)

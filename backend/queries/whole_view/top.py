@@ -142,10 +142,9 @@ class Top:
         return with_filters(view, parameters, query)
 
     async def answer(
-        self, scatter_gather: ScatterGather, view: View, parameters: Parameters
+        self, scatter_gather: ScatterGather, view: View, parameters: Parameters, query: Query
     ) -> QueryResult:
         """Raises BadRequest if the view has no such numbers, or the items are too large."""
-        query = self.asked(view, parameters)
         arguments = _Arguments(
             by=parameters.text("by"),
             descending=is_descending(parameters),

@@ -79,7 +79,7 @@ class KeyRanking:
 
 def _as_written(number: Number | None) -> Number | None:
     """The number that a reader of the item gets, with all digits of decimals. So a key has the same
-    rank, whoever computes it."""
+    rank on each instance."""
     if isinstance(number, float) and math.isfinite(number):
         return Decimal(repr(number))
     return number

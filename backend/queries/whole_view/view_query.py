@@ -61,9 +61,9 @@ class ViewQuery(Protocol):
         """The entries that the parameters ask for. Raises BadRequest."""
 
     async def answer(
-        self, scatter_gather: ScatterGather, view: View, parameters: Parameters
+        self, scatter_gather: ScatterGather, view: View, parameters: Parameters, query: Query
     ) -> QueryResult:
-        """BadRequest, Unavailable."""
+        """`query`: as `asked` gives it. BadRequest, Unavailable."""
 
     def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
         """The reducer for one partition; see `NewReducer`."""

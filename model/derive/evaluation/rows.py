@@ -49,7 +49,7 @@ class Deleted(ValueError):
 
 
 class NoRowHere(ValueError):
-    """The value says nothing about a row. It is no dead letter."""
+    """The value has no row, and is not a dead letter."""
 
 
 class Compiled:

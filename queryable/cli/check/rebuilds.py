@@ -12,7 +12,7 @@ from queryable.cli.values import seconds_text
 
 def rebuild_estimate(view: View, records: int, committed: Iterable[str]) -> Finding:
     """`records`: those in the view's sources. `committed`: the metadata that its job has committed
-    with offsets, of which one is a heartbeat."""
+    with offsets. One of them is a heartbeat."""
     heartbeats = [heartbeat for text in committed if (heartbeat := parse_heartbeat(text))]
     newest = max(heartbeats, key=lambda heartbeat: heartbeat.at_ms, default=None)
     rate = 0.0 if newest is None else newest.stats.get("processed_rate", 0.0)

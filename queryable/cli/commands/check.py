@@ -11,19 +11,14 @@ from queryable.cli.check.findings import has_errors
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import NOT_FOUND
 from queryable.cli.optional_dependencies import server_extra
-from queryable.cli.options import Brokers, SampleSize
+from queryable.cli.options import Brokers, SampleSize, ViewsFile
 from queryable.cli.output import DocumentOutput
 
 
 @command
 def check(
     *,
-    views: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The views file. [default: QUERYABLE_VIEWS, else views.toml]"
-        ),
-    ] = None,
+    views: ViewsFile = None,
     data_dir: Annotated[
         Path | None,
         typer.Option(

@@ -77,8 +77,8 @@ class FieldDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """`total`: the number of sampled values, of which `others` are not objects. `has_more`: whether
-    the values have more fields than `fields`, which are bounded."""
+    """`total`: the number of sampled values. `others`: how many of them are not objects.
+    `has_more`: whether the values have more fields than `fields`, which are bounded."""
 
     fields: list[FieldDeclaration]
     total: int

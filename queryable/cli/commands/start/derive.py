@@ -11,6 +11,7 @@ import typer
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import NOT_FOUND, print_stderr
 from queryable.cli.optional_dependencies import server_extra
+from queryable.cli.options import ViewsFile
 from queryable.client.protocol.errors import BadUse
 
 
@@ -46,12 +47,7 @@ def derive(
             metavar="TIME", help="Of records without one. [default: 2026-01-01T00:00:00Z]"
         ),
     ] = None,
-    views: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The views file. [default: QUERYABLE_VIEWS, else views.toml]"
-        ),
-    ] = None,
+    views: ViewsFile = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Print the steps, the state and what a replay needs."),
@@ -63,8 +59,8 @@ def derive(
     is late or early by its timestamp, as in the job. Exits with 1 if the entries are not those of
     --expect, in any order, and prints the difference.
 
-    A line of --input is the value of a record, or with --records an object, of which all members
-    are optional: {"key": "k", "value": {…}, "timestamp": "2026-01-01T00:00:00Z", "partition": 0}.
+    A line of --input is the value of a record. With --records it is an object; all members are
+    optional: {"key": "k", "value": {…}, "timestamp": "2026-01-01T00:00:00Z", "partition": 0}.
 
     \b
     Examples:
