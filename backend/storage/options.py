@@ -37,6 +37,7 @@ class Tuning:
     block_size: int = BLOCK_SIZE
     bloom_bits_per_key: int = BLOOM_BITS_PER_KEY
     max_open_files: int = 128
+    opening_threads: int = 4  # that open the files of a store
     max_wal: int = 64 << 20
     background_jobs: int = 2
     deletes_window: int = 4096  # entries
@@ -116,6 +117,8 @@ class SharedMemory:
         options.set_arena_block_size(min(tuning.arena_block, tuning.write_buffer // 8))
         options.set_max_total_wal_size(tuning.max_wal)
         options.set_max_open_files(tuning.max_open_files)
+        # by default 16, which RocksDB starts and ends at each opening: 1 of its 2.3 ms
+        options.set_max_file_opening_threads(tuning.opening_threads)
         options.set_max_background_jobs(tuning.background_jobs)
         options.set_keep_log_file_num(2)
         options.set_max_log_file_size(1 << 20)

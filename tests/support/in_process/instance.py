@@ -44,13 +44,23 @@ ME, OTHER = Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.1", 8082)
 _CONSTANTS = {field.name for field in fields(Constants)}
 
 
+class GivenSettings(Settings):
+    """Settings that are not looked for in the environment, which takes several ms."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: Any, init_settings: Any, *_args: Any, **_sources: Any
+    ) -> tuple[Any, ...]:
+        return (init_settings,)
+
+
 def context(views: Iterable[View] = (ORDERS,), **given: Any) -> InstanceContext:
     """An instance "b1" without open partitions and without a topology. `given`: settings, and
     constants that differ from the product's."""
     views = tuple(views)
     altered = {name: given.pop(name) for name in _CONSTANTS & given.keys()}
     return context_with(
-        Settings(**{"instance_id": "b1", **given}), views, constants=Constants(**altered)
+        GivenSettings(**{"instance_id": "b1", **given}), views, constants=Constants(**altered)
     )
 
 

@@ -67,7 +67,8 @@ class TokenEndpoint:
             self._server.socket, server_side=True, do_handshake_on_connect=False
         )
         self.url = f"https://127.0.0.1:{self._server.server_address[1]}/token"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        loop = self._server.serve_forever
+        self._thread = threading.Thread(target=loop, args=(0.02,), daemon=True)
 
     def token(self) -> str:
         """A new token of the client."""

@@ -58,6 +58,7 @@ def test_tables_are_declared_as_views() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 53, 20_000, 100_000])
 def test_each_key_is_written_once(count: int) -> None:
     numbers = [records.number_at(position, count) for position in range(count)]

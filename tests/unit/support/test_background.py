@@ -39,6 +39,7 @@ def test_an_error_in_the_block_takes_precedence() -> None:
         Failing().leave(ZeroDivisionError())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("second", "outcomes"),
     [

@@ -103,6 +103,7 @@ def test_refuse_affects_only_new_connections_until_accept(faults: TcpFaults) -> 
             assert exchange(after, b"z") == b"z"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_a_silent_link_delivers_its_bytes_when_it_heals(faults: TcpFaults, direction: str) -> None:
     with connected(faults) as before:
@@ -133,6 +134,7 @@ def test_each_direction_has_its_own_delay(faults: TcpFaults) -> None:
             assert least <= time.monotonic() - began < least + 2
 
 
+@pytest.mark.slow
 def test_a_slow_link_limits_the_rate(faults: TcpFaults) -> None:
     with connected(faults) as connection:
         exchange(connection, b"x")

@@ -318,6 +318,7 @@ def test_warnings(served: Any, expected: list[str]) -> None:
     assert codes(topology_document(served, says())) == expected
 
 
+@pytest.mark.slow
 def test_peers_are_asked_over_http_and_those_that_do_not_answer_are_unreachable() -> None:
     with (
         answering(B2_SAYS) as good,

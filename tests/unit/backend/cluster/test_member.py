@@ -331,6 +331,7 @@ def test_a_malformed_topology_is_logged_and_not_fetched_again(
     assert (instance.topologies, instance.fetcher.wait) == ([], None)
 
 
+@pytest.mark.slow
 def test_attempts_are_made_in_time() -> None:
     instance, group = Instance(), FakeGroup()
     group.assigned.append(reference_to(b"x"))

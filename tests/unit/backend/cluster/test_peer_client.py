@@ -102,6 +102,7 @@ def test_forwards_do_not_wait_for_streams() -> None:
     run(test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [b"/hung", b"/stream"])
 @pytest.mark.parametrize(("of_all", "of_this"), [(0.2, None), (60.0, 0.2)])
 def test_a_stream_that_does_not_begin_in_time_is_refused(
@@ -238,6 +239,7 @@ def test_an_instance_that_was_not_asked_has_not_failed() -> None:
     run(test)
 
 
+@pytest.mark.slow
 def test_no_request_waits_for_longer_than_its_query_has_left() -> None:
     """The last one that is asked has the configured time else."""
 

@@ -185,6 +185,7 @@ class Simulation:
             self.rebalance()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_a_thousand_histories(block: int) -> None:
     """A hundred per block. Most are small, because edge cases are in small groups."""

@@ -168,6 +168,7 @@ def test_a_wrong_answer_is_no_topology(
     assert [group.attempt() is None for _ in range(2)] == [True, False], "b2, then the leader again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slow_part", ["head", "body"])
 def test_an_answer_that_comes_slowly_ends(
     group: Group, monkeypatch: pytest.MonkeyPatch, slow_part: str

@@ -47,6 +47,7 @@ def expected(key: str, operator: str, bound: str) -> bool:
     }[operator]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["key-value", "window", "session", "versioned"])
 def test_every_bound_of_texts(store: str) -> None:
     """All comparisons of all pairs of texts, without instances: the range has every match."""

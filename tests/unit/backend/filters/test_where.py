@@ -123,6 +123,7 @@ def conditions(draw: st.DrawFn, depth: int = 3) -> str:
     return f"{name} {operator} {one}"
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(ROWS, st.lists(conditions(), min_size=1, max_size=5))
 def test_conditions_are_those_of_sqlite(

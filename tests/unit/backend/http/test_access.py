@@ -240,12 +240,14 @@ def test_a_malformed_authorization_is_refused(headers: list[tuple[bytes, bytes]]
     assert b'error="invalid_request"' in answer.headers[b"www-authenticate"]
 
 
+@pytest.mark.slow
 def test_the_name_of_the_scheme_has_no_case() -> None:
     of = token("read:orders").encode()
     for scheme in (b"bearer ", b"BEARER  "):
         assert asked(ROUTER, "GET", "/orders/k", (b"authorization", scheme + of)).status == 503
 
 
+@pytest.mark.slow
 def test_a_token_can_be_in_the_header_of_a_proxy() -> None:
     router = router_of(header=b"x-forwarded-access-token")
     of, name = token("read:orders").encode(), b"x-forwarded-access-token"

@@ -119,6 +119,7 @@ def test_flask_answers_its_pages_and_unknown_paths(router: Router) -> None:
         assert headers[b"topology-epoch"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_refused_reads_are_counted_for_their_view(
     router: Router, served: InstanceContext, method: str

@@ -138,6 +138,7 @@ def test_odd_answers_are_errors(answer: bytes, why: str) -> None:
     assert "s3cret" not in str(raised.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
 def test_an_endpoint_that_drips_is_not_waited_for(
     head: bytes, monkeypatch: pytest.MonkeyPatch

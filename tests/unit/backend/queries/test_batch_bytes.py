@@ -19,6 +19,7 @@ def orders(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
+@pytest.mark.slow
 def test_keys_beyond_the_largest_answer_are_asked_for_again(
     orders: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

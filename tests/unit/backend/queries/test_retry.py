@@ -214,6 +214,7 @@ def test_how_long(clock: list[float], code: str, marked: bool, waits: float) -> 
     assert clock[0] == pytest.approx(100 + waits, abs=0.021)
 
 
+@pytest.mark.slow
 def test_a_question_that_waits_is_not_taken_for_a_hung_instance(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def _code(said: Said, accept: str) -> str:
     return "" if said.status == 200 else str(said.json["code"])
 
 
+@pytest.mark.slow
 def test_the_active_alone_or_nobody(paired: World) -> None:
     for stale in ("", "stale=allow", "stale=never"):
         for instance in ("b1", "b2"):

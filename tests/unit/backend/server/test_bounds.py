@@ -160,6 +160,7 @@ def test_bytes_that_were_read_or_whose_client_has_left_do_not_count() -> None:
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bodies", [1, 8])
 def test_bodies_in_tiny_chunks_do_not_delay_others(bodies: int) -> None:
     """Each of 300,000 chunks costs the parser a call; a read waits for some of them only, also if

@@ -89,6 +89,7 @@ def test_the_next_request_waits_for_the_application_to_return() -> None:
     assert events == [b"/slow/1", b"end", b"/slow/2", b"end", b"/last", b"end"]
 
 
+@pytest.mark.slow
 def test_pipelined_requests_are_bounded_and_none_is_lost() -> None:
     count = 4_000
     long = FAST.replace(b"\r\n\r\n", b"\r\nX: %b\r\n\r\n" % (b"x" * 500))

@@ -32,6 +32,7 @@ def end(app: App) -> None:
     ended(Answer(200, [(b"content-length", b"%d" % len(path))], path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [False, True])
 def test_later_requests_wait_for_the_answer(together: bool) -> None:
     app = App(respond_path)
@@ -103,6 +104,7 @@ def test_a_read_with_an_id_is_left_to_the_application(line: bytes) -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_a_waiting_connection_is_not_idle() -> None:
     app = App(respond_path)
 

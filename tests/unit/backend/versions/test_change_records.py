@@ -32,6 +32,7 @@ def followed(
         log.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("are_read_together", [True, False])
 def test_a_change_that_is_sent_twice_is_no_conflict(are_read_together: bool) -> None:
     """Kafka's client sends a record again if the broker's answer is lost. They are read together if

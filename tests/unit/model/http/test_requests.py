@@ -186,6 +186,7 @@ def test_tls_trusts_the_given_authorities(
     assert send(secure.url, *LIMITS).status == 200
 
 
+@pytest.mark.slow
 def test_handshakes_that_fail() -> None:
     refused = pytest.raises(RequestFailed, match="does not speak TLS at this port")
     with speaking(b"HTTP/1.1 400 No\r\n\r\n") as url, refused:

@@ -66,6 +66,7 @@ def test_a_stream_ends_with_an_error(name: str) -> None:
         client.close()
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_stream_that_another_thread_reads_ends(name: str) -> None:
     with streaming() as (server, disconnected, _):
@@ -91,6 +92,7 @@ def test_a_stream_that_another_thread_reads_ends(name: str) -> None:
         assert len(server.paths) == 1
 
 
+@pytest.mark.slow
 @BOTH
 def test_an_async_stream_ends_with_an_error(name: str) -> None:
     async def read(server: Server, is_waiting: bool) -> None:

@@ -54,6 +54,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("name", "arguments"), CALLS, ids=[name for name, _ in CALLS])
 def test_timeout(silent: str, runner: asyncio.Runner, kind: str, name: str, arguments: Any) -> None:
@@ -87,6 +88,7 @@ def test_timeout_when_the_view_is_known(runner: asyncio.Runner, kind: str) -> No
         client.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
 def test_a_server_that_drips_is_not_waited_for(
@@ -170,6 +172,7 @@ def test_the_time_that_was_left_is_no_limit_for_the_next_request_of_the_connecti
             assert ours.gettimeout() == 5.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_interrupted_append_is_unconfirmed_and_not_repeated(
     runner: asyncio.Runner, kind: str
@@ -187,6 +190,7 @@ def test_interrupted_append_is_unconfirmed_and_not_repeated(
     client.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"items": 1}', b'{"value"'])
 def test_responses_of_another_server(runner: asyncio.Runner, kind: str, body: bytes) -> None:
@@ -269,6 +273,7 @@ def test_client_stays_usable_after_cancelled_tasks() -> None:
             finished.set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [0.0, 0.05], ids=["idle", "busy"])
 def test_timeout_includes_the_wait_for_a_free_connection(late: float) -> None:
     """Also if the event loop is busy when the time ends."""

@@ -65,6 +65,7 @@ def test_a_function_is_asked_for_each_request(runner: asyncio.Runner, kind: str)
     assert seen == ["Bearer two", "Bearer three"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_token_file_is_read_again_when_it_changes(
     runner: asyncio.Runner, kind: str, tmp_path: Path

@@ -42,6 +42,7 @@ def test_a_registry_that_is_restored(running: FakeRegistry) -> None:
     assert found == [{"id": 1}]
 
 
+@pytest.mark.slow
 def test_a_schema_that_is_missing_for_long_enough(running: FakeRegistry) -> None:
     of = avro(PLAIN, is_framed=True, registry=Registry(running.url, missing_after=0.3))
     began = time.monotonic()

@@ -36,6 +36,7 @@ def test_a_source_that_is_busy_is_asked_again(
     assert setup.left() == (["0"] if max_wait else [])
 
 
+@pytest.mark.slow
 def test_a_standby_waits_for_an_instance_that_is_catching_up(
     setup: Setup, add_source: AddSource, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -232,6 +232,7 @@ def first_event(cluster: Cluster, key: str, *seen: bytes | None) -> bytes:
     return asyncio.run(first())
 
 
+@pytest.mark.slow
 def test_a_stream_of_changes_does_not_repeat_what_a_stream_of_the_same_push_has_sent(
     cluster: Cluster, folder: Path
 ) -> None:
@@ -308,6 +309,7 @@ def test_a_store_that_is_catching_up_is_deleted_if_the_partition_moves_away(
     assert not any("copy" in name for name in stored if name.startswith(str(partition)))
 
 
+@pytest.mark.slow
 def test_an_instance_that_is_killed_after_the_installation_has_one_of_the_stores(
     cluster: Cluster, folder: Path, tmp_path: Path
 ) -> None:

@@ -137,6 +137,7 @@ def test_queries_of_many_entries_do_not_wait_for_a_schema() -> None:
     assert b'"value":{"id":1' in value_member(of, known[1])
 
 
+@pytest.mark.slow
 def test_a_missing_schema_is_looked_for_again(running: FakeRegistry, start: Start) -> None:
     """Its records become readable without a rebuild, and no reader waits meanwhile."""
     schemas = start(SchemaRegistry(running.url), 0.0)

@@ -181,6 +181,7 @@ def test_an_unexpected_response_is_retried(
     assert isinstance(fetched(schemas, 7), AvroSchema)
 
 
+@pytest.mark.slow
 def test_a_registry_that_is_down_at_the_start(
     started: Started, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

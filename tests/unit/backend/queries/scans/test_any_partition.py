@@ -53,6 +53,7 @@ def test_a_delete_counts_in_whichever_partition_it_lies(
             assert (status, found["value"]) == (200, {"n": 2})
 
 
+@pytest.mark.slow
 def test_once_a_record_strays_deletes_count_wherever_they_lie(tmp_path: Path) -> None:
     """Of a partitioner that says where a key belongs."""
     with cluster(tmp_path) as made:

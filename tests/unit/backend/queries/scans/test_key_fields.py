@@ -56,6 +56,7 @@ def test_a_key_is_found_by_its_fields_and_its_newest_record_counts(lines: Cluste
     assert listed(lines) == []
 
 
+@pytest.mark.slow
 def test_listed_keys_are_in_order_and_found_by_their_text(lines: Cluster) -> None:
     numbers = [2, 10, -1, "a,b", "a", "", None, "a/../b", "\0", '"']
     for at, number in enumerate(numbers):

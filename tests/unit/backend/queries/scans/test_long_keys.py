@@ -32,6 +32,7 @@ def followed(made: World, resource: str, instance: str) -> list[Any]:
     raise AssertionError("too many pages")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instance", ["b1", "b2"])
 @pytest.mark.parametrize("store", ["key-value", "versioned", "window", "session"])
 def test_all_pages(tmp_path: Path, store: str, instance: str) -> None:

@@ -281,6 +281,7 @@ def test_a_key_in_two_partitions_is_its_newest_record(orders: World) -> None:
 # Streams
 
 
+@pytest.mark.slow
 def test_a_stream_has_all_of_it(orders: World) -> None:
     orders.put_all(numbered(9000))
     for instance in ("b1", "b2"):

@@ -119,6 +119,7 @@ def check(*options: str) -> str:
     return "".join(f"{row['about']}: {row['says']} {row['do']}\n" for row in rows)
 
 
+@pytest.mark.slow
 def test_files_of_settings(folder: Path) -> None:
     (folder / "all").write_text('QUERYABLE_DATA_DIR="of all"\nQUERYABLE_MAX_STREEMS=1\n')
     (folder / "b1").write_text("QUERYABLE_DATA_DIR=of-b1\nQUERYABLE_PORT=none\n")

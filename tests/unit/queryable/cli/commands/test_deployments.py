@@ -164,6 +164,7 @@ def test_a_proxy_that_does_not_answer_after_the_change_is_reported(
     assert "The proxy does not answer" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_token_for_an_https_url_is_never_sent_by_http(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ def test_drain_says_how_many_partitions_are_left_after_the_wait() -> None:
     assert "b1 still has 3 partitions" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_instance_that_leaves_before_it_is_drained() -> None:
     gone = topology([], [])
     gone["processors"].pop(0)

@@ -31,6 +31,7 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "path", "question"), QUESTIONS)
 def test_it_asks_first(
     monkeypatch: pytest.MonkeyPatch, command: str, path: str, question: str

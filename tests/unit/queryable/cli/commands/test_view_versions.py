@@ -52,6 +52,7 @@ def test_a_switch_waits_until_all_instances_follow(monkeypatch: pytest.MonkeyPat
         assert not answers
 
 
+@pytest.mark.slow
 def test_a_switch_can_wait_until_the_version_is_complete() -> None:
     """It shows what is missing, and ends when waiting does not help any more."""
     refusals: list[Any] = []
