@@ -3,6 +3,7 @@
     0x00 · name               the store itself: position, last record, stream time, metadata
     0x01 · key (kinds/layout) an entry: record timestamp (8 B, ms) · offset (8 B) · value
     0x02 · time (8 B) · key   expiry index: the time of an entry; only for views with a retention
+    0x03 · …                  the keys of secondary indexes: `model.indexes.encoding`
 
 A tombstone is stored as an entry in two cases: in a versioned store, and if the key may also be in
 another partition, whose entry may be older. Its offset is stored as the bitwise complement, which
@@ -33,10 +34,13 @@ import orjson
 
 ENTRY = b"\x01"
 EXPIRY = b"\x02"
+INDEX = b"\x03"
 POSITION_KEY = b"\x00position"
 STREAM_TIME_KEY = b"\x00stream-time"
 METADATA_KEY = b"\x00identity"
 LAST_RECORD_KEY = b"\x00last-record"
+INDEXES_KEY = b"\x00indexes"
+INDEX_POSITION_KEY = b"\x00index-position"
 
 _HEAD = struct.Struct(">qq")
 _SIGN = 1 << 63

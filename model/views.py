@@ -17,6 +17,7 @@ from model.formats.codec import Codec
 from model.formats.listed_keys import codec_of_keys
 from model.formats.registry import format_of
 from model.formats.schemas import SchemaSource
+from model.indexes.declaration import DeclaredIndex
 from model.keys.codec import KeyFields
 from model.kinds.calendar_windows import CalendarWindows
 from model.kinds.kind import Kind
@@ -93,6 +94,7 @@ class View:
     derivation: Derivation | None = dataclasses.field(default=None, compare=False, repr=False)
     push: str | None = dataclasses.field(default=None, compare=False)  # folder of its pushes
     fields: tuple[DeclaredField, ...] = dataclasses.field(default=(), compare=False)
+    indexes: tuple[DeclaredIndex, ...] = dataclasses.field(default=(), compare=False)
     scans: str = dataclasses.field(default="", compare=False)  # BOUNDED
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 

@@ -18,6 +18,7 @@ from model.derive.sources import Sources, parse_sources, source_of_key
 from model.expressions.zones import UTC, check_zone
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, format_of
+from model.indexes.declaration import DeclaredIndex, parse_indexes
 from model.kafka.table import parse_kafka
 from model.keys.entry import contradicting_key_fields, parse_key_fields
 from model.kinds.calendar_windows import parse_unit
@@ -195,6 +196,13 @@ def _parse_view(
             declared = parse_declared_fields(fields.pop("fields"))
         except TableError as e:
             raise reader.error_at((*table, "fields"), e.path, str(e)) from None
+    indexes: tuple[DeclaredIndex, ...] = ()
+    if "indexes" in fields:
+        fields = dict(fields)
+        try:
+            indexes = parse_indexes(fields.pop("indexes"), declared)
+        except TableError as e:
+            raise reader.error_at((*table, "indexes"), e.path, str(e)) from None
     key_fields = None
     if "key_fields" in fields:
         # neither the bytes of a key nor its partition follow from its fields
@@ -205,7 +213,7 @@ def _parse_view(
             raise reader.error(table, "key_fields", str(e)) from None
     for field in fields:
         if field not in _FIELDS:
-            known = ", ".join((*_FIELDS, "key_fields", "fields", "derive"))
+            known = ", ".join((*_FIELDS, "key_fields", "fields", "indexes", "derive"))
             raise reader.error(table, field, f"unknown field; known fields: {known}")
     values: dict[str, str] = {}
     for field, spec in _FIELDS.items():
@@ -269,17 +277,31 @@ def _parse_view(
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
         derivation=derivation,
         fields=declared,
+        indexes=indexes,
         scans=values["scans"],
     )
     if derivation is not None:
         for field, reason in contradictions(view, derivation):
             raise reader.error(table, field, reason)
+    if indexes and (reason := _no_indexes(view)):
+        raise reader.error(table, "indexes", reason)
     if key_fields is not None:
         for field, reason in contradicting_key_fields(
             values, view.key_schema, ANY_PARTITION, _BARE_KEYS
         ):
             raise reader.error(table, field, reason)
     return view
+
+
+def _no_indexes(view: View) -> str:
+    """Why a view has no indexes; empty if it may have some."""
+    if view.kind.has_versions or view.is_custom:
+        return f'not for store = "{view.store}"'
+    if view.partitioner == ANY_PARTITION or view.is_partial:
+        return "not for views whose keys are in several partitions"
+    if not view.value_codec.is_document:
+        return f"{view.value} values have no fields"
+    return ""
 
 
 def _parse_schema(

@@ -300,14 +300,15 @@ MAX_OFFSETS = 100
 """How many positions an answer names at most."""
 
 
-def plan_header(query: Query) -> Header:
-    """How the query finds its entries."""
-    return b"plan", plan_of(query.low, query.high).encode()
+def plan_header(query: Query, freshness: Freshness) -> Header:
+    """How the entries of a query were found. Instances may have found them in several ways."""
+    plans = sorted(freshness.plans) or [plan_of(query.low, query.high)]
+    return b"plan", ", ".join(plans).encode()
 
 
 def examined_headers(query: Query, freshness: Freshness, with_offsets: bool) -> list[Header]:
     """Plan and Examined; with Offsets, the position of each partition that was read."""
-    headers = [plan_header(query), (b"examined", b"%d" % freshness.examined)]
+    headers = [plan_header(query, freshness), (b"examined", b"%d" % freshness.examined)]
     positions = sorted(freshness.positions.items())
     if with_offsets and len(positions) <= MAX_OFFSETS:
         offsets = ",".join(f"{partition}:{position}" for partition, position in positions)

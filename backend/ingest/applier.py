@@ -11,6 +11,8 @@ from backend.ingest.batch import DeadLetter, build_batch, from_offset
 from backend.ingest.consumer import Fetched, Source, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.expiry import expiry_batch
+from backend.ingest.indexes.partition_indexes import IndexedBatch
+from backend.ingest.indexes.work import WORK, IndexWork
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
 from backend.ingest.metadata.poller import MetadataPoller
 from backend.ingest.mispartitioned import confirmed_mispartitioned, known_counts
@@ -53,6 +55,7 @@ class RecordApplier:
         self._read_priority = read_priority
         self._tolerance = clock_tolerance
         self._release_free_memory = release_free_memory
+        self._index_work = IndexWork(writer, read_priority)
         self._release_at: float | None = None  # s, monotonic
 
     def apply(self, fetched: Fetched) -> None:
@@ -134,8 +137,10 @@ class RecordApplier:
         topic_metadata = self._metadata_poller.get(view.topic)
         counts = known_counts(store_partition, topic_metadata, self._registry)
         stores_tombstone = self._registry.tombstone_filter(store_partition, counts)
+        indexes = store_partition.indexes
+        indexed = None if indexes is None else IndexedBatch(batch)
         result = build_batch(
-            batch,
+            indexed or batch,
             view,
             run,
             store.stream_time,
@@ -152,6 +157,8 @@ class RecordApplier:
             run = run[: result.stopped_at]
             if not run:
                 return False
+        if indexes is not None and indexed is not None:
+            indexes.add_entries(batch, indexed.entries)
         newest = run[-1]
         mispartitioned = confirmed_mispartitioned(
             store_partition, result.keys, counts, self._metadata_poller, self._registry
@@ -246,8 +253,13 @@ class RecordApplier:
             store_partition.completeness.end_fetched(offset, position, now)
 
     def expire(self) -> None:
-        """Delete some expired entries of each store partition whose view has a retention. Finish
-        loads, and release the memory that they have left."""
+        """Delete some expired entries of each store partition whose view has a retention, and do
+        some of the work on its indexes. Finish loads, and release the memory that they have left.
+        """
+        until = time.monotonic() + WORK
+        for candidate in self._registry.candidates():
+            with self._guard(candidate):
+                self._index_work.run(candidate, until)
         for store_partition in self._registry.all():
             # this runs for all partitions ten times a second: `_guard` would take most of the time
             try:
@@ -255,6 +267,7 @@ class RecordApplier:
                     self._release_at = time.monotonic() + _RELEASE_AFTER
                 if store_partition.view.retention is not None:
                     self._expire(store_partition)
+                self._index_work.run(store_partition, until)
             except StoreError as e:
                 self._lifecycle.fail(store_partition, e)
         if self._release_at is not None and time.monotonic() >= self._release_at:

@@ -15,6 +15,7 @@ from typing import Any
 from backend.ingest.applier import RecordApplier
 from backend.ingest.consumer import Fetched, RecordConsumer, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
+from backend.ingest.indexes.work import next_work
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
 from backend.ingest.read_priority import ReadPriority
 from backend.ingest.stalled_fetch import StalledFetch
@@ -180,6 +181,7 @@ class IngestLoop:
                 or p.waiting_for is not None
                 or p.view.retention is not None
                 or p.view.push is not None
+                or next_work(p) is not None
                 for p in self._registry.all()
             )
         )

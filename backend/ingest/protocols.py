@@ -33,6 +33,8 @@ class Batch(Protocol):
 
     def delete(self, key: bytes) -> None: ...
 
+    def delete_range(self, begin: bytes, end: bytes) -> None: ...
+
 
 class RecordBatch(Protocol):
     """Records for a custom store."""
@@ -42,6 +44,9 @@ class RecordBatch(Protocol):
 
 class Store(Protocol):
     """One open store partition. Entries and position are consistent after any crash."""
+
+    @property
+    def is_bulk_loading(self) -> bool: ...
 
     written_bytes: int  # of batches, since it was opened
 

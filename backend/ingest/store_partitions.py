@@ -10,6 +10,7 @@ from functools import cache
 
 from backend.ingest.batch import DeadLetter
 from backend.ingest.change_listeners import ChangeListeners
+from backend.ingest.indexes.partition_indexes import PartitionIndexes
 from backend.ingest.lifecycle.missed_tombstones import Completeness
 from backend.ingest.protocols import Store
 from backend.telemetry.rate_limited_log import RateLimitedLog
@@ -63,6 +64,7 @@ class StorePartition:
     # objects that keep their own state
     listeners: ChangeListeners = field(default_factory=ChangeListeners)
     completeness: Completeness = field(default_factory=Completeness)
+    indexes: PartitionIndexes | None = None
     # written by any thread whose read fails
     damaged: str | None = None  # why it must be rebuilt
     # bytes of response headers, made once

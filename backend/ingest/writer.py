@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from backend.ingest.indexes.partition_indexes import note_position
 from backend.ingest.store_partitions import StorePartition
 from model.records import LastRecord, StoreMetadata
 
@@ -29,6 +30,8 @@ class PartitionWriter:
     ) -> None:
         """Write a batch, the position after it, and what identifies its last record. Raises
         StoreError."""
+        if store_partition.indexes is not None:
+            note_position(batch, position)
         store_partition.store.write(batch, position, metadata, stream_time, last_record)
         if store_partition.progress.applied(position):
             self.note_answerable(store_partition)

@@ -65,6 +65,7 @@ class CustomPartition:
     """An open store partition with a custom store. It is never written to disk."""
 
     stream_time: int | None = None
+    is_bulk_loading = False
     written_bytes = 0
 
     def __init__(self, name: str, store: CustomStore) -> None:

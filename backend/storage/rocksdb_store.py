@@ -191,6 +191,10 @@ class RocksDBStore:
         damaged = any(sign in str(error) for sign in _DAMAGE_AT_READS)
         return StoreError(f"reading {self.path}: {error}", damaged)
 
+    @property
+    def is_bulk_loading(self) -> bool:
+        return self._bulk_load_end is not None
+
     def begin_bulk_load(self, until: int) -> None:
         """Optimise for writes up to this position.
 

@@ -31,7 +31,8 @@ class Query:
     """Entries with low <= stored key < high; windows that start, or sessions that overlap, within
     first..last (ms, both inclusive; None: no bound). `where`: the condition that they meet.
     `select`: the fields of their values. `fields`: the hash of the declared fields, on whose types
-    a condition depends. `max_examined`: how many entries to read at most."""
+    a condition depends. `max_examined`: how many entries to read at most. `by_index`: whether only
+    entries that an index names may be read."""
 
     low: bytes = layout.ALL[0]
     high: bytes = layout.ALL[1]
@@ -43,6 +44,7 @@ class Query:
     select: str | None = None
     fields: str | None = None
     max_examined: int | None = None
+    by_index: bool | None = None
 
     def question(self, view: View, kind: str) -> Question:
         """What identifies this query in its cursors."""
@@ -84,5 +86,6 @@ class ScanResponse:
     # not known
     partition_counts: tuple[int, ...] = ()
     unreadable: int = 0  # entries that a reducer did not get, because they cannot be read
+    plans: tuple[str, ...] = ()  # how the entries were found; empty: by an older version
     examined: int = 0  # entries that were read, with those that are no rows
     instance: str = ""  # the one that has responded; set by the sender of the request

@@ -67,6 +67,7 @@ _Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
 _Partition = Annotated[int, Field(ge=0, lt=MAX_PARTITIONS)]
 _Role = Annotated[str, Field(max_length=20)]
 _Name = Annotated[str, Field(max_length=64)]
+_PlanName = Annotated[str, Field(max_length=80)]
 _Argument = Annotated[str, Field(max_length=MAX_PATH_BYTES)] | _Int64 | bool | None
 
 
@@ -84,6 +85,7 @@ class _QueryFields(BaseModel):
     select: Annotated[str, Field(max_length=parameter_bytes("select"))] | None = None
     fields: Annotated[str, Field(max_length=64)] | None = None
     max_examined: _Natural | None = None
+    by_index: bool | None = None
 
 
 class _Question(BaseModel):
@@ -131,6 +133,7 @@ class _PartFields(BaseModel):
     )
     unreadable: _Natural = 0
     examined: _Natural = 0
+    plans: Annotated[list[_PlanName], Field(max_length=4)] = Field(default_factory=list)
 
 
 _PLAIN_FIELDS = tuple(field.name for field in fields(ScanRequest) if field.name != "query")
@@ -187,7 +190,7 @@ def decode_request(body: bytes) -> tuple[ScanRequest, list[int], bytes | None]:
     return ScanRequest(**fields, query=query), question.partitions, after
 
 
-_NEWER_FIELDS = ("where", "select", "fields", "max_examined")
+_NEWER_FIELDS = ("where", "select", "fields", "max_examined", "by_index")
 
 
 def _encode_query(query: Query) -> dict[str, Any]:
@@ -221,6 +224,7 @@ def encode_response(part: ScanResponse) -> bytes:
             "partition_counts": part.partition_counts,
             "unreadable": part.unreadable,
             "examined": part.examined,
+            "plans": part.plans,
         }
     )
     parts = [len(header).to_bytes(4, "little"), header]
@@ -249,6 +253,7 @@ def decode_response(body: bytes) -> ScanResponse:
         partition_counts=tuple(header.partition_counts),
         unreadable=header.unreadable,
         examined=header.examined,
+        plans=tuple(header.plans),
     )
     if (8 + ENTRY_HEAD_SIZE) * count > len(body) - at:
         raise ValueError("an answer of fewer rows than it says")

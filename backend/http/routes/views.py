@@ -141,7 +141,7 @@ class ViewRoutes:
             async for items, last in steps:
                 if not request.was_started:
                     headers = self._headers(request.routed_view, freshness, NDJSON)
-                    headers.append(plan_header(query))
+                    headers.append(plan_header(query, freshness))
                     start = {"type": "http.response.start", "status": 200, "headers": headers}
                     await request.send(start)
                 elif not request.is_admitted():

@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from backend.ingest.indexes.partition_indexes import open_indexes
 from backend.ingest.lifecycle.missed_tombstones import Completeness
 from backend.ingest.metadata.topic_metadata import TopicMetadata, rebuild_reason
 from backend.ingest.protocols import Store, StoreDirectory
@@ -95,6 +96,7 @@ def open_partition(
         # stored, because the process may stop before it reaches the end of the log
         metadata = replace(metadata, answerable=False)
         store.write(store.new_batch(), store.position, metadata)
+    indexes = open_indexes(view, store)  # before a bulk load, which a read would end
     position, end = store.position or 0, topic_metadata.ends[partition]
     answers = metadata.answerable and end - position <= acceptable_recovery_lag
     to_verify = record_to_verify(store, topic_metadata.starts[partition])
@@ -116,6 +118,7 @@ def open_partition(
         boot_time(),
         to_verify=to_verify,
         completeness=completeness,
+        indexes=indexes,
     )
     return opened, reason
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from backend.ingest.consumer import SourceAssignments
+from backend.ingest.indexes.partition_indexes import open_indexes
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition, StorePartitionId
@@ -98,7 +99,8 @@ class PushCandidates:
         view, partition = current.view, current.partition
         candidate = self._registry.candidate(view.name, partition)
         if candidate is not None:
-            if candidate.progress.position >= current.progress.position:
+            is_built = candidate.indexes is None or not candidate.indexes.is_building
+            if candidate.progress.position >= current.progress.position and is_built:
                 try:
                     self._install(current, candidate)
                 except Exception as e:  # for example a full disk; the current store stays
@@ -115,6 +117,7 @@ class PushCandidates:
         view, partition = current.view, current.partition
         try:
             store = self._directory.open_snapshot(path)
+            indexes = open_indexes(view, store)
         except Exception as e:  # rocksdict raises plain exceptions
             log.error("view %s, partition %d: cannot open the push: %s", view.name, partition, e)
             self._directory.discard(path)
@@ -129,6 +132,7 @@ class PushCandidates:
             store.metadata,
             boot_time(),
             role=STANDBY,  # the current store partition writes the dead letters
+            indexes=indexes,
         )
         advance(candidate, max_stream_time(self._tolerance))
         self._paths[view.name, partition] = path
@@ -173,6 +177,7 @@ class PushCandidates:
             waiting_for=candidate.waiting_for,
             unsent=current.unsent,
             completeness=current.completeness,
+            indexes=candidate.indexes,
         )
         self._registry.remove_candidate(candidate)
         self._registry.add(installed)

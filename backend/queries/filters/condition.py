@@ -13,7 +13,6 @@ from functools import cached_property, lru_cache
 from typing import Any, cast
 
 from backend.queries.filters.names import END, KEY, ROW, START, TIME_OF_RECORD, Names
-from backend.queries.whole_view.fields import Documents
 from model.expressions.evaluator import Evaluate, Place, compile_expression
 from model.expressions.parser import parse
 from model.expressions.tree import Call, Expression, Field, Literal, fields_of, nodes
@@ -21,6 +20,7 @@ from model.expressions.types import BOOLEAN, Kind
 from model.expressions.undeclared import read_as
 from model.formats.json_decoder import decode_json
 from model.records import ENTRY_HEAD_SIZE, entry_time, is_unreadable
+from model.rows.documents import Documents
 from model.rows.row_view import Pair
 from model.rows.unreadable import settle_now
 from model.views import View

@@ -38,6 +38,11 @@ def path_of(name: str) -> tuple[str, ...]:
     return path
 
 
+def name_of(variable: str, path: tuple[str, ...]) -> str:
+    """The name of a field in the tree of a condition."""
+    return "/".join((variable, *map(_escaped, path)))
+
+
 class Names(Mapping[str, Expression]):
     """The names of a view's entries, for the parser. `places`: those of used names."""
 
@@ -56,7 +61,7 @@ class Names(Mapping[str, Expression]):
         place, type_ = self._place(path)
         place = place._replace(quotes_numbers=self._quotes_numbers.get(place.variable, False))
         # one name for a field, however it is written; a name with a dot is no path
-        name = "/".join((place.variable, *map(_escaped, place.path)))
+        name = name_of(place.variable, place.path)
         self.places[name] = place
         return Field(name, type_)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backend.queries.filters.condition import condition_of
+from backend.queries.filters.index_plan import index_plan
 from backend.queries.filters.plan import SCAN, key_range, plan_of
 from backend.queries.filters.selection import selection_of
 from backend.queries.parameters import Parameters, whole_number
@@ -22,12 +23,14 @@ def with_filters(
     """The query for the entries that meet `where`. `is_estimate`: without a condition, nothing is
     read. Raises BadRequest."""
     most = parameters.parsed("max_examined", _at_least_one)
+    is_named = False
     where, select = parameters.text("where"), parameters.text(SELECT)
     if where is not None:
         try:
             condition = condition_of(view, where)
         except ValueError as e:
             raise BadRequest("bad-parameter", f"where: {e}.") from None
+        is_named = index_plan(view, condition) is not None
         low, high = key_range(view, condition.tree)
         query = replace(
             query,
@@ -43,7 +46,7 @@ def with_filters(
             raise BadRequest("bad-parameter", f"select: {e}.") from None
     query = replace(query, select=select, max_examined=most)
     reads_all = plan_of(query.low, query.high) == SCAN and not (is_estimate and where is None)
-    if view.scans == BOUNDED and reads_all:
+    if view.scans == BOUNDED and reads_all and not is_named:
         raise BadRequest(
             "no-index",
             f"View {view.name} refuses queries that read all its entries (scans = "

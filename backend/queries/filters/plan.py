@@ -19,7 +19,7 @@ RANGE, SCAN = "range", "scan"
 
 _LEAST = frozenset({"=", ">", ">="})
 _MOST = frozenset({"=", "<", "<="})
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def plan_of(low: bytes, high: bytes) -> str:
@@ -32,7 +32,7 @@ def key_range(view: View, condition: Expression) -> Range:
     low, high = layout.ALL
     if view.is_custom or not _are_in_order(view):
         return low, high
-    for part in _conjuncts(condition):
+    for part in conjuncts(condition):
         least, end = _bounds(view, part)
         low, high = max(low, least), min(high, end)
     return low, high
@@ -43,23 +43,25 @@ def _are_in_order(view: View) -> bool:
     return view.key_codec.is_text or isinstance(view.key_codec, IntegerCodec)
 
 
-def _conjuncts(expression: Expression) -> Iterator[Call]:
+def conjuncts(expression: Expression) -> Iterator[Expression]:
+    """The parts of a condition that all must be true."""
     waiting = [expression]
     while waiting:
         part = waiting.pop()
-        if isinstance(part, Call):
-            if part.function == "and":
-                waiting += part.arguments
-            else:
-                yield part
+        if isinstance(part, Call) and part.function == "and":
+            waiting += part.arguments
+        else:
+            yield part
 
 
-def _bounds(view: View, part: Call) -> Range:
-    if part.function in _MIRRORED:
+def _bounds(view: View, part: Expression) -> Range:
+    if not isinstance(part, Call):
+        return layout.ALL
+    if part.function in MIRRORED:
         left, right = part.arguments
         operator = part.function
         if _is_key(right):
-            left, right, operator = right, left, _MIRRORED[operator]
+            left, right, operator = right, left, MIRRORED[operator]
         if not _is_key(left) or not isinstance(right, Literal):
             return layout.ALL
         least = right.value if operator in _LEAST else None

@@ -22,6 +22,7 @@ class Freshness:
     answerers: ServedBy = field(default_factory=ServedBy)
     entries: int = 0  # that were read; a key in two partitions has two
     examined: int = 0  # entries that were read
+    plans: set[str] = field(default_factory=set)  # how the entries were found
     positions: dict[int, int] = field(default_factory=dict)  # of partitions; the least seen
     unreadable: int = 0  # entries whose values a query needs and that cannot be read
     unread: set[int] = field(default_factory=set)  # partitions that are being opened
@@ -33,6 +34,7 @@ class Freshness:
         self.mispartitioned = self.mispartitioned or part.mispartitioned
         self.entries += part.counted
         self.examined += part.examined
+        self.plans.update(part.plans)
         for partition, position in part.positions.items():
             # a later page may be from a standby that is not as far
             self.positions[partition] = min(position, self.positions.get(partition, position))

@@ -7,6 +7,7 @@ from model.problems import Unavailable
 _WHY = {
     "catching-up": "is catching up",
     "not-here": "is moving from one instance to another",
+    "index-building": "is held by an instance that has not built the index yet",
     "other-fields": "is held by an instance whose views.toml declares other fields of the view",
     "nobody": "is held by no instance now",
     "not-active": "is no longer active on the instance that was asked",

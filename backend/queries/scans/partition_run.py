@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
+from backend.queries.filters.plan import plan_of
 from backend.wire.scan import Query
 from model.kinds.layout import after
 from model.problems import StoreClosedError, StoreError
@@ -36,7 +37,8 @@ class PartitionRun:
     """Reads the entries of one partition that a query asks for, without expired ones.
 
     `reached`: the key up to which all entries have been read; None: none yet. `ended`: whether all
-    have been read. `got`, `got_bytes`: entries of the last chunk, and their size.
+    have been read. `plan`: for the header Plan. `got`, `got_bytes`: entries of the last chunk, and
+    their size.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class PartitionRun:
         all_versions: bool = False,
     ) -> None:
         self.store_partition = store_partition
+        self.plan = plan_of(query.low, query.high)
         self.reached: bytes | None = None
         self.ended = False
         self.got = 0
@@ -57,7 +60,7 @@ class PartitionRun:
         self._backwards = query.backwards
         self._low, self._high = low, high  # of what is read
         self._once = once
-        self._found = self._guarded(self._scan)
+        self._found = guarded(self.store_partition, self._scan)
         view, kind = store_partition.view, store_partition.view.kind
         horizon = kind.horizon(view, store_partition.store.stream_time)
         self._keep = kind.filter(view, query.first, query.last, horizon)
@@ -73,11 +76,15 @@ class PartitionRun:
     def read(self, count: int) -> list[Pair]:
         """Read up to `count` entries, and return those that the query asks for. Unreadable ones are
         placed."""
-        chunk = self._guarded(lambda: self._next(count))
+        chunk = guarded(self.store_partition, lambda: self._next(count))
         if self._latest_only:
             chunk = self._latest(chunk)
         elif chunk:
             self.reached = chunk[-1][0]
+        return self._kept(chunk)
+
+    def _kept(self, chunk: list[Pair]) -> list[Pair]:
+        """The entries that the query asks for."""
         if self._keep is not None:
             chunk = [pair for pair in chunk if self._keep(pair)]
         if not self._with_deletes:
@@ -118,7 +125,7 @@ class PartitionRun:
                 self._versions = 0 if latest else self._versions + len(chunk)
                 if self._versions >= _MANY_VERSIONS:
                     self._versions, self._high = 0, self.reached
-                    self._found = self._guarded(self._scan)
+                    self._found = guarded(self.store_partition, self._scan)
         else:
             if self._carried is not None:
                 latest[self._carried[0]] = self._carried[1]
@@ -129,7 +136,9 @@ class PartitionRun:
                 self._carried = latest.popitem()  # its last version may be in the next chunk
                 self._versions = 0 if latest else self._versions + len(chunk)
                 if self._versions >= _MANY_VERSIONS:
-                    key, stored = self._guarded(partial(self._skip_versions, *self._carried))
+                    key, stored = guarded(
+                        self.store_partition, partial(self._skip_versions, *self._carried)
+                    )
                     latest[key] = stored
                     self._carried, self._versions = None, 0
             if latest:
@@ -143,11 +152,13 @@ class PartitionRun:
         self._found = self._scan()
         return key, stored if last is None else last[1]
 
-    def _guarded(self, read: Callable[[], _T]) -> _T:
-        try:
-            return read()
-        except StoreClosedError:
-            raise PartitionLost(self.store_partition, "not-here") from None
-        except StoreError as e:
-            self.store_partition.read_failed(e)
-            raise PartitionLost(self.store_partition, "store-damaged") from None
+
+def guarded(store_partition: StorePartition, read: Callable[[], _T]) -> _T:
+    """What `read` returns. Raises PartitionLost if the store cannot be read."""
+    try:
+        return read()
+    except StoreClosedError:
+        raise PartitionLost(store_partition, "not-here") from None
+    except StoreError as e:
+        store_partition.read_failed(e)
+        raise PartitionLost(store_partition, "store-damaged") from None

@@ -15,10 +15,12 @@ from typing import TypeVar
 from backend.ingest.store_partitions import StorePartition
 from backend.instance.context import QueryContext
 from backend.queries.filters.condition import Condition, condition_of
+from backend.queries.filters.index_plan import index_plan
 from backend.queries.filters.selection import selection_of
 from backend.queries.moved_keys import is_growing, known_counts, lacks_tombstones
 from backend.queries.routing import refusal
 from backend.queries.scans import scan_budget
+from backend.queries.scans.index_run import IndexRun, is_ready, named_keys
 from backend.queries.scans.merging import cut, distinct, first_of
 from backend.queries.scans.partition_run import PartitionLost, PartitionRun
 from backend.queries.scans.reducer import NewReducer, Reducer
@@ -154,15 +156,21 @@ class PartitionScans:
     ) -> None:
         low, high = request.query.rest(view, after)
         if request.what == ESTIMATE:
-            response.counted = sum(p.store.entries() for p in store_partitions)
+            response.counted = sum(map(_entries, store_partitions))
             return
         reducer = self._reducer(view, request) if request.is_reduced else None
         if low >= high:
             return
         # the sender compares tombstones with the entries of other partitions
         with_deletes = request.what == ENTRIES or (reducer is None and response.mispartitioned)
-        runs = [
-            PartitionRun(
+        condition = self._condition(view, request.query)
+        if reducer is None and response.mispartitioned:
+            # the sender compares entries of several partitions before it filters them
+            condition = None
+        runs: list[PartitionRun] = []
+        for store_partition in store_partitions:
+            named = await self._index_run(store_partition, request, low, high, condition)
+            run = named or PartitionRun(
                 store_partition,
                 request.query,
                 low,
@@ -171,14 +179,11 @@ class PartitionScans:
                 with_deletes=with_deletes,
                 all_versions=request.what == ENTRIES,
             )
-            for store_partition in store_partitions
-        ]
+            runs.append(run)
+        response.plans = tuple(sorted({run.plan for run in runs}))
         budget = ScanBudget(request.query.max_examined)
-        condition = self._condition(view, request.query)
         try:
             if reducer is None:
-                # the sender compares entries of several partitions before it filters them
-                condition = None if response.mispartitioned else condition
                 await self._rows(response, view, request, runs, budget, condition)
             else:
                 [run] = runs
@@ -186,6 +191,30 @@ class PartitionScans:
         finally:
             response.examined = budget.examined
             self._context.telemetry.scans[view.name].entries += budget.examined
+
+    async def _index_run(
+        self,
+        store_partition: StorePartition,
+        request: ScanRequest,
+        low: bytes,
+        high: bytes,
+        condition: Condition | None,
+    ) -> IndexRun | None:
+        """The entries that an index names; None if they must be scanned, or if that costs less.
+        Raises PartitionLost if the query must not scan them."""
+        query = request.query
+        plan = None
+        if condition is not None and request.what != ENTRIES:
+            plan = index_plan(store_partition.view, condition)
+        if plan is None or not is_ready(store_partition, plan):
+            if query.by_index:
+                raise PartitionLost(store_partition, "index-building")
+            return None
+        limit = None if request.is_reduced else request.limit
+        keys = await named_keys(store_partition, plan, query, low, high, limit)
+        if keys is None:
+            return None
+        return IndexRun(store_partition, query, low, high, plan.name, keys)
 
     def _condition(self, view: View, query: Query) -> Condition | None:
         if query.where is None:
@@ -345,6 +374,11 @@ def _fitting(rows: list[Pair], room: int, space: int) -> int:
         if space < 0:
             return number
     return fitting
+
+
+def _entries(store_partition: StorePartition) -> int:
+    """RocksDB's estimate of the number of entries. An index has a key for each of them."""
+    return store_partition.store.entries() // (1 + len(store_partition.view.indexes))
 
 
 def _has_stray_key(store_partition: StorePartition) -> bool:

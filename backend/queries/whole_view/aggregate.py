@@ -15,7 +15,7 @@ from backend.queries.scans.reducer import Reducer
 from backend.queries.scans.scatter_gather import ScatterGather
 from backend.queries.stores import KEYS, refuse_custom
 from backend.queries.turns import in_steps
-from backend.queries.whole_view.fields import Documents, Number, NumberField, ValueField
+from backend.queries.whole_view.fields import Number, NumberField, ValueField
 from backend.queries.whole_view.group_names import name_of, place
 from backend.queries.whole_view.numbers import Numbers, number_json
 from backend.queries.whole_view.order import (
@@ -30,6 +30,7 @@ from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
 from model.problems import BadRequest
 from model.records import ENTRY_HEAD_SIZE
+from model.rows.documents import Documents
 from model.rows.row_view import Pair
 from model.views import View
 

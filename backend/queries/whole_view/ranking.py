@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
-from backend.queries.whole_view.fields import Documents, Number, NumberField, negated, parse_exactly
+from backend.queries.whole_view.fields import Number, NumberField, negated
 from model.problems import BadRequest
+from model.rows.documents import Documents, parse_exactly
 from model.views import View
 
 _VALUE = b',"value":'

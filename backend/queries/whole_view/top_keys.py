@@ -16,7 +16,7 @@ from itertools import groupby
 
 from backend.queries.scans.merging import slices
 from backend.queries.turns import next_turn
-from backend.queries.whole_view.fields import Documents, Number, NumberField
+from backend.queries.whole_view.fields import Number, NumberField
 from backend.queries.whole_view.numbers import Numbers, number_json
 from backend.queries.whole_view.order import ENTRIES, number_of, rank_of
 from backend.queries.whole_view.ranking import Best, Ranked
@@ -24,6 +24,7 @@ from backend.wire.scan import ScanResponse
 from model.kinds.kind import DOCUMENT
 from model.problems import BadRequest
 from model.records import ENTRY_HEAD_SIZE
+from model.rows.documents import Documents
 from model.rows.row_view import Pair
 from model.views import View
 

@@ -11,6 +11,7 @@ import pytest
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.group_state import GroupState
 from backend.http.responses import KeyResponses
+from backend.ingest.indexes.partition_indexes import open_indexes
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.instance.constants import Constants
 from backend.instance.context import InstanceContext, KafkaRequests
@@ -135,6 +136,7 @@ class Instance:
         store.write(batch, len(entries or {}), made_from)
         progress = Progress(store.position or 0, goal, answerable)
         store_partition = StorePartition(self.view, number, store, progress, made_from, boot_time())
+        store_partition.indexes = open_indexes(self.view, store)
         self.context.store_partitions.add(store_partition)
         return store_partition
 

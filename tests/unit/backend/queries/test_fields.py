@@ -9,9 +9,10 @@ from decimal import Decimal
 
 import pytest
 
-from backend.queries.whole_view.fields import Documents, NumberField
+from backend.queries.whole_view.fields import NumberField
 from model.formats.protobuf.codecs import definition
 from model.formats.protobuf.schema import from_descriptor_set
+from model.rows.documents import Documents
 from tests.support.in_process.avro_examples import ORDER, FakeSchemas, binary, framed
 from tests.support.in_process.examples import view
 from tests.support.in_process.protobuf_examples import DESCRIPTORS, order

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backend.queries.whole_view import fields
-from backend.queries.whole_view.fields import Documents
+from model.rows import documents
+from model.rows.documents import Documents
 from tests.support.in_process.examples import ORDERS
 
 SCALARS = (
@@ -34,13 +34,13 @@ def test_only_values_with_many_digits_are_parsed_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     exactly: list[bytes] = []
-    parse_exactly = fields.parse_exactly
+    parse_exactly = documents.parse_exactly
 
     def parse(document: bytes) -> Any:
         exactly.append(document)
         return parse_exactly(document)
 
-    monkeypatch.setattr(fields, "parse_exactly", parse)
+    monkeypatch.setattr(documents, "parse_exactly", parse)
     texts = [b'{"n":%d}' % number for number in range(1000)]
     texts[7], texts[500], texts[999] = b'"%b"' % (b"1" * 50), b"-%b" % (b"9" * 19), b"[%d]" % 10**19
     parsed = Documents(ORDERS).parse(texts)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from backend.ingest.batch import build_batch
+from backend.ingest.indexes.partition_indexes import IndexedBatch, note_position
 from backend.ingest.store_partitions import StorePartition
 from tests.support.in_process.fakes import Rec
 from tests.support.in_process.world import World
@@ -13,12 +14,17 @@ from tests.support.in_process.world import World
 
 def apply(opened: StorePartition, records: list[Rec]) -> None:
     batch: Any = opened.store.new_batch()
-    result = build_batch(batch, opened.view, records, opened.store.stream_time)
+    position = records[-1].offset() + 1
+    indexed = None if opened.indexes is None else IndexedBatch(batch)
+    result = build_batch(indexed or batch, opened.view, records, opened.store.stream_time)
     stored = sum(letter.is_stored for letter in result.dead_letters)
     unreadable = opened.metadata.unreadable_values + stored
     opened.metadata = replace(opened.metadata, unreadable_values=unreadable)
-    opened.store.write(batch, records[-1].offset() + 1, opened.metadata)
-    opened.progress.applied(records[-1].offset() + 1)
+    if opened.indexes is not None and indexed is not None:
+        opened.indexes.add_entries(batch, indexed.entries)
+        note_position(batch, position)
+    opened.store.write(batch, position, opened.metadata)
+    opened.progress.applied(position)
 
 
 def put(world: World, key: bytes, value: bytes | None, time: int = 7) -> tuple[int, int]:

@@ -1,0 +1,224 @@
+"""The indexes of one store partition.
+
+The keys of an index are written in the batch of the entries, without a look at the entries before.
+So an update or a delete leaves a *stale* key, which names an entry with another value, or none. It
+does no harm: a query compares each entry with its whole condition.
+
+The store has two values about its indexes. `INDEXES_KEY`: the id and definition of each index,
+whether it is complete, and how far a build has come. `INDEX_POSITION_KEY`: the position up to which
+their keys were written. An older version moves the position and writes no keys, so if the two
+differ, all indexes are built again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from backend.ingest.protocols import Batch, Store
+from model.indexes.encoding import MAX_ID, SIZE, key_head
+from model.indexes.fields import IndexedFields
+from model.kinds.layout import ALL, after
+from model.records import (
+    ENTRY,
+    INDEX,
+    INDEX_POSITION_KEY,
+    INDEXES_KEY,
+    encode_number,
+    is_tombstone,
+)
+from model.rows.row_view import Pair
+from model.views import View
+
+ALL_KEYS = INDEX, after(INDEX)
+
+
+class IndexedBatch:
+    """A batch that also keeps the entries that are put into it, each as it is at the end."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.entries: dict[bytes, bytes] = {}
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.batch.put(key, value)
+        if key[:1] == ENTRY:
+            self.entries[key] = value
+
+    def delete(self, key: bytes) -> None:
+        self.batch.delete(key)
+        self.entries.pop(key, None)
+
+    def delete_range(self, begin: bytes, end: bytes) -> None:
+        raise NotImplementedError("records delete no ranges")
+
+
+class PartitionIndexes:
+    """Only the ingest thread may use it, except `ready`, `is_building` and `note_look_up`.
+
+    `ready`: the ids of the indexes that have all entries, by name; replaced, never modified.
+    `reached`: the stored key up to which entries are in the indexes that are built (None: none
+    yet). `puts`: the keys that were written since the last sweep began, without those of a build.
+    `sweep_from`: the key at which the sweep goes on (None: there is no sweep).
+    """
+
+    def __init__(
+        self,
+        view: View,
+        ids: Mapping[str, int],
+        ready: Iterable[str],
+        next_id: int,
+        reached: bytes | None,
+    ) -> None:
+        self.view = view
+        self.ids = dict(ids)
+        self.ready = {name: ids[name] for name in ready}
+        self.reached = reached
+        self.sweep_from: bytes | None = None
+        self.puts = 0
+        self.valid = self.stale = 0  # entries that look-ups have read since the last sweep
+        self.fields = IndexedFields(view, view.indexes)
+        self._next_id = next_id
+        self._heads = [(index.name, key_head(ids[index.name])) for index in view.indexes]
+
+    @property
+    def is_building(self) -> bool:
+        return len(self.ready) < len(self.ids)
+
+    def note_look_up(self, valid: int, stale: int) -> None:
+        """Count the entries that a look-up has read, and keys that named none. Any thread may call
+        it; a count that is lost does no harm."""
+        self.valid += valid
+        self.stale += stale
+
+    def begin_sweep(self) -> None:
+        self.sweep_from = ALL_KEYS[0]
+        self.puts = self.valid = self.stale = 0
+
+    def add(self, batch: Batch, pairs: Sequence[Pair], only_missing: bool = False) -> int:
+        """Add the keys of entries, without tombstones, to a batch. `only_missing`: of the indexes
+        that are built. Returns their number."""
+        if not pairs:
+            return 0
+        columns = self.fields.read(pairs)
+        put = batch.put
+        count = 0
+        for (name, head), column in zip(self._heads, columns, strict=True):
+            if only_missing and name in self.ready:
+                continue
+            for (stored_key, _), fields in zip(pairs, column, strict=True):
+                put(b"%b%b%b" % (head, fields, stored_key[1:]), SIZE.pack(len(fields)))
+            count += len(pairs)
+        return count
+
+    def add_entries(self, batch: Batch, entries: Mapping[bytes, bytes]) -> None:
+        """Add the keys of entries that a batch has put."""
+        pairs = [pair for pair in entries.items() if not is_tombstone(pair[1])]
+        self.puts += self.add(batch, pairs)
+
+    def built(self, batch: Batch, reached: bytes | None) -> None:
+        """Note in a batch how far the build has come; None: to the end."""
+        self.reached = reached
+        if reached is None:
+            self.puts_document(batch, self.ids)
+        else:
+            self.puts_document(batch, self.ready)
+
+    def use_built(self) -> None:
+        """Let queries use all indexes, after the end of the build was written."""
+        self.ready = dict(self.ids)
+
+    def puts_document(self, batch: Batch, ready: Iterable[str]) -> None:
+        """Put what the store has about its indexes into a batch."""
+        known = set(ready)
+        document = {
+            "next": self._next_id,
+            "reached": None if self.reached is None else self.reached.hex(),
+            "indexes": {
+                index.name: {
+                    "id": self.ids[index.name],
+                    "definition": index.definition,
+                    "ready": index.name in known,
+                }
+                for index in self.view.indexes
+            },
+        }
+        batch.put(INDEXES_KEY, orjson.dumps(document))
+
+
+def note_position(batch: Batch, position: int) -> None:
+    """Note in a batch that it has the keys of all its entries."""
+    batch.put(INDEX_POSITION_KEY, encode_number(position))
+
+
+def open_indexes(view: View, store: Store) -> PartitionIndexes | None:
+    """The indexes of an open store that has a position, as the view declares them. New ones are
+    empty, and keys of others are deleted. None if the view has none. Raises StoreError."""
+    if view.is_custom:
+        return None
+    position = store.position or 0
+    raw = store.get(INDEXES_KEY)
+    if raw is None and not view.indexes:
+        return None
+    batch = store.new_batch()
+    if not view.indexes:
+        batch.delete_range(*ALL_KEYS)
+        batch.delete(INDEXES_KEY)
+        batch.delete(INDEX_POSITION_KEY)
+        store.write(batch, position)
+        return None
+    document = _document(raw)
+    is_current = store.get(INDEX_POSITION_KEY) == encode_number(position)
+    indexes = _opened(view, document, is_current, _is_empty(store))
+    if document is None or indexes is None:
+        batch.delete_range(*ALL_KEYS)
+        indexes = indexes or _opened(view, None, is_current, _is_empty(store))
+        assert indexes is not None
+    else:
+        kept = set(indexes.ids.values())
+        for stored in document["indexes"].values():
+            if stored["id"] not in kept:
+                batch.delete_range(key_head(stored["id"]), key_head(stored["id"] + 1))
+    indexes.puts_document(batch, indexes.ready)
+    note_position(batch, position)
+    store.write(batch, position)
+    return indexes
+
+
+def _document(raw: bytes | None) -> dict[str, Any] | None:
+    return None if raw is None else orjson.loads(raw)
+
+
+def _is_empty(store: Store) -> bool:
+    return next(iter(store.scan(*ALL)), None) is None
+
+
+def _opened(
+    view: View, document: dict[str, Any] | None, is_current: bool, is_empty: bool
+) -> PartitionIndexes | None:
+    """The indexes, with the ids of those that the store has. None if there are no more ids."""
+    stored = {} if document is None else document["indexes"]
+    next_id = 1 if document is None else document["next"]
+    ids: dict[str, int] = {}
+    ready: list[str] = []
+    for index in view.indexes:
+        known = stored.get(index.name)
+        if known is not None and known["definition"] == index.definition:
+            ids[index.name] = known["id"]
+        else:
+            known = None
+            ids[index.name] = next_id
+            next_id += 1
+        if is_empty or (is_current and known is not None and known["ready"]):
+            ready.append(index.name)
+    if next_id > MAX_ID:
+        return None
+    reached: str | None = None if document is None else document["reached"]
+    unready = ids.keys() - set(ready)
+    was_unready = {name for name, known in stored.items() if not known["ready"]}
+    if not is_current or unready != was_unready:
+        reached = None
+    come_to = None if reached is None else bytes.fromhex(reached)
+    return PartitionIndexes(view, ids, ready, next_id, come_to)
