@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import orjson
 
-from backend.queries.filters.parameters import FILTERS, SELECT, wants, with_filters
+from backend.queries.filters.parameters import FILTERS, ORDER_BY, SELECT, wants, with_filters
 from backend.queries.history import Span
 from backend.queries.page import Page, question
 from backend.queries.parameters import Parameters, whole_number, within_64_bits
@@ -22,6 +22,7 @@ from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
 from backend.wire.cursor import decode_cursor
 from backend.wire.scan import Query
 from model.formats.base64url import from_base64url
+from model.kinds import layout
 from model.kinds.layout import Range
 from model.limits import MAX_PARAMETERS, check_json, check_parameter, shown
 from model.problems import BadRequest
@@ -31,7 +32,7 @@ from model.views import View
 _BOUNDS = ("stale", "min_offset", "max_lag", "max_staleness")
 _COMMON = ("encoding", "route", *_BOUNDS)
 _SPAN = ("from", "to", "order", "limit", "cursor")
-_PAGE = ("order", "limit", "cursor", "stale", "partition", "timestamps", SELECT, *FILTERS)
+_PAGE = ("order", "limit", "cursor", "stale", "partition", "timestamps", SELECT, ORDER_BY, *FILTERS)
 PARAMETERS = {
     KEYS: ("from", "to", "prefix", *_PAGE),
     WINDOWS: ("from", "to", "key_from", "key_to", *_PAGE),
@@ -203,7 +204,8 @@ def page_parameters(view: View, resource: str, query: bytes, stream: bool = Fals
     partition = parameters.parsed("partition", whole_number)
     after = None
     if (cursor := parameters.parsed("cursor", str)) is not None:
-        after = decode_cursor(question(asked, resource, partition, view), cursor, (low, high))
+        within = (low, high) if asked.order_by is None else layout.ALL
+        after = decode_cursor(question(asked, resource, partition, view), cursor, within)
     explain, offsets = wants(parameters, "explain"), wants(parameters, "offsets")
     timestamps = _flag(parameters, "timestamps")
     return Page(resource, asked, limit, after, partition, timestamps, explain, offsets)

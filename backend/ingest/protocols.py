@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -62,6 +62,9 @@ class Store(Protocol):
     def scan(
         self, low: bytes, high: bytes, backwards: bool = False, once: bool = False
     ) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def snapshot(self) -> Callable[[bytes], bytes | None]:
+        """`get` for entries as they are now. A scan that begins later has later entries."""
 
     def new_batch(self) -> Batch: ...
 

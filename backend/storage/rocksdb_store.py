@@ -116,6 +116,25 @@ class RocksDBStore:
         except Exception as e:
             raise self._read_error(e) from e
 
+    def snapshot(self) -> Callable[[bytes], bytes | None]:
+        """`get` for the entries as they are at the call. Raises StoreError, StoreClosedError, as
+        its result does."""
+        try:
+            # its iterators are not of the snapshot (rocksdict 0.3.29)
+            snapshot = self._db.snapshot()
+        except Exception as e:
+            raise self._read_error(e) from e
+
+        def get(key: bytes) -> bytes | None:
+            try:
+                return cast(bytes, snapshot[key])
+            except Exception as e:
+                if str(e) == "key not found":
+                    return None
+                raise self._read_error(e) from e
+
+        return get
+
     def scan(
         self, low: bytes, high: bytes, backwards: bool = False, once: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:

@@ -32,7 +32,8 @@ class Query:
     first..last (ms, both inclusive; None: no bound). `where`: the condition that they meet.
     `select`: the fields of their values. `fields`: the hash of the declared fields, on whose types
     a condition depends. `max_examined`: how many entries to read at most. `by_index`: whether only
-    entries that an index names may be read."""
+    entries that an index names may be read. `order_by`: the `field_names` of the index in whose
+    order rows come; cursors are places in it then."""
 
     low: bytes = layout.ALL[0]
     high: bytes = layout.ALL[1]
@@ -45,16 +46,19 @@ class Query:
     fields: str | None = None
     max_examined: int | None = None
     by_index: bool | None = None
+    order_by: str | None = None
 
     def question(self, view: View, kind: str) -> Question:
         """What identifies this query in its cursors."""
         low, high = self.low.hex(), self.high.hex()
-        asked = (view.hash, kind, self.backwards, low, high, self.first, self.last)
+        asked: Question = (view.hash, kind, self.backwards, low, high, self.first, self.last)
+        if self.order_by is not None:
+            asked = (*asked, "order_by", self.order_by)
         return asked if self.where is None else (*asked, self.where)
 
     def rest(self, view: View, after: bytes | None) -> Range:
         """What is left of the range behind a row's key."""
-        if after is None:
+        if after is None or self.order_by is not None:
             return self.low, self.high
         if self.backwards:
             return self.low, after

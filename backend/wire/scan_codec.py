@@ -86,6 +86,7 @@ class _QueryFields(BaseModel):
     fields: Annotated[str, Field(max_length=64)] | None = None
     max_examined: _Natural | None = None
     by_index: bool | None = None
+    order_by: Annotated[str, Field(max_length=MAX_PATH_BYTES)] | None = None
 
 
 class _Question(BaseModel):
@@ -190,7 +191,7 @@ def decode_request(body: bytes) -> tuple[ScanRequest, list[int], bytes | None]:
     return ScanRequest(**fields, query=query), question.partitions, after
 
 
-_NEWER_FIELDS = ("where", "select", "fields", "max_examined", "by_index")
+_NEWER_FIELDS = ("where", "select", "fields", "max_examined", "by_index", "order_by")
 
 
 def _encode_query(query: Query) -> dict[str, Any]:

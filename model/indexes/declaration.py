@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from model.derive.reading import TableError
 from model.expressions.types import Kind
 from model.rows.declared_fields import DeclaredField
@@ -32,6 +34,11 @@ class DeclaredIndex:
 
     name: str
     fields: tuple[DeclaredField, ...]
+
+    @property
+    def field_names(self) -> str:
+        """The names of its fields, as JSON."""
+        return orjson.dumps([field.path for field in self.fields]).decode()
 
     @property
     def definition(self) -> list[list[str]]:

@@ -193,6 +193,12 @@ def stored_key_of(index_key: bytes, size: bytes) -> bytes:
     return ENTRY + index_key[_HEAD + SIZE.unpack(size)[0] :]
 
 
+def place_of_key(index_key: bytes) -> bytes:
+    """Where the entry is in the order of the index: its fields, then its key. It begins as stored
+    keys do."""
+    return ENTRY + index_key[_HEAD:]
+
+
 def fields_of_key(index_key: bytes, size: bytes) -> bytes:
     """The bytes of the fields."""
     return index_key[_HEAD : _HEAD + SIZE.unpack(size)[0]]

@@ -67,12 +67,8 @@ def index_plan(view: View, condition: Condition) -> IndexPlan | None:
 
 @lru_cache(maxsize=64)
 def _planned(indexes: tuple[DeclaredIndex, ...], condition: Condition) -> IndexPlan | None:
-    names = {name_of(ROW, f.path): f.type for index in indexes for f in index.fields}
-    compared: dict[str, _Compared] = {}
-    parts = 0
-    for part in conjuncts(condition.tree):
-        parts += 1
-        _add(compared, names, part)
+    compared = _compared_fields(indexes, condition)
+    parts = len(list(conjuncts(condition.tree)))
     best: tuple[tuple[int, bool], DeclaredIndex] | None = None
     for index in indexes:
         score = _score(index, compared)
@@ -82,6 +78,18 @@ def _planned(indexes: tuple[DeclaredIndex, ...], condition: Condition) -> IndexP
         return None
     (equal_fields, _), index = best
     return _plan(index, compared, equal_fields, parts)
+
+
+def _compared_fields(
+    indexes: tuple[DeclaredIndex, ...], condition: Condition | None
+) -> dict[str, _Compared]:
+    """What the condition says of each field of the indexes."""
+    compared: dict[str, _Compared] = {}
+    if condition is not None:
+        names = {name_of(ROW, f.path): f.type for index in indexes for f in index.fields}
+        for part in conjuncts(condition.tree):
+            _add(compared, names, part)
+    return compared
 
 
 def _score(index: DeclaredIndex, compared: Mapping[str, _Compared]) -> tuple[int, bool]:
@@ -184,6 +192,40 @@ def _between(low: bytes | None, high: bytes | None) -> Bounds | None:
 
 def _both(one: Bounds, other: Bounds) -> Bounds:
     return Bounds(max(one.low, other.low), min(one.high, other.high))
+
+
+def order_index(
+    view: View, condition: Condition | None, path: tuple[str, ...]
+) -> DeclaredIndex | None:
+    """The index in whose order rows are ordered by a field: it begins with fields that the
+    condition compares with one value each, and then has the field. The one with the most of them;
+    None if there is none."""
+    compared = _compared_fields(view.indexes, condition)
+    best: tuple[int, DeclaredIndex] | None = None
+    for index in view.indexes:
+        for number, each in enumerate(index.fields):
+            if each.path == path:
+                if best is None or number > best[0]:
+                    best = number, index
+                break
+            if len(compared.get(name_of(ROW, each.path), _Compared()).equal) != 1:
+                break
+    return None if best is None else best[1]
+
+
+def bounds_in(index: DeclaredIndex, condition: Condition | None) -> Bounds:
+    """Bounds of the bytes of fields that entries can have, in one range of the index."""
+    compared = _compared_fields((index,), condition)
+    prefix = b""
+    for each in index.fields:
+        known = compared.get(name_of(ROW, each.path), _Compared())
+        if len(known.equal) == 1:
+            prefix += known.equal[0]
+        elif known.bounds is not None:
+            return Bounds(prefix + known.bounds.low, prefix + known.bounds.high)
+        else:
+            break
+    return Bounds(prefix, after(prefix)) if prefix else Bounds(NULL, UNREADABLE)
 
 
 def index_of_field(view: View, path: tuple[str, ...]) -> DeclaredIndex | None:

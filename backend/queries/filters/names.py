@@ -38,6 +38,12 @@ def path_of(name: str) -> tuple[str, ...]:
     return path
 
 
+def path_of_value(name: str) -> tuple[str, ...]:
+    """The path to a field of values; `value.delay` is `delay`. Raises ValueError."""
+    first, *rest = path_of(name)
+    return tuple(rest) if first == "value" and rest else (first, *rest)
+
+
 def name_of(variable: str, path: tuple[str, ...]) -> str:
     """The name of a field in the tree of a condition."""
     return "/".join((variable, *map(_escaped, path)))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.queries.filters.condition import condition_of
-from backend.queries.filters.index_plan import index_plan
+from backend.queries.filters.condition import Condition, condition_of
+from backend.queries.filters.index_plan import index_plan, order_index
+from backend.queries.filters.names import path_of_value
 from backend.queries.filters.plan import SCAN, key_range, plan_of
 from backend.queries.filters.selection import selection_of
 from backend.queries.parameters import Parameters, whole_number
 from backend.wire.scan import Query
+from model.indexes.declaration import DeclaredIndex
 from model.problems import BadRequest
 from model.views import BOUNDED, View
 
 FILTERS = ("where", "max_examined", "explain", "offsets")
 SELECT = "select"
+ORDER_BY = "order_by"
 
 
 def with_filters(
@@ -24,6 +27,7 @@ def with_filters(
     read. Raises BadRequest."""
     most = parameters.parsed("max_examined", _at_least_one)
     is_named = False
+    condition = None
     where, select = parameters.text("where"), parameters.text(SELECT)
     if where is not None:
         try:
@@ -39,6 +43,11 @@ def with_filters(
             where=where,
             fields=view.fields_hash,
         )
+    order_by = parameters.text(ORDER_BY)
+    if order_by is not None:
+        index = _order_index(view, condition, order_by)
+        is_named = True
+        query = replace(query, order_by=index.field_names, fields=view.fields_hash)
     if select is not None:
         try:
             selection_of(view, select)
@@ -53,6 +62,24 @@ def with_filters(
             f'"{BOUNDED}"): give a range of keys, or a condition on the key.',
         )
     return query
+
+
+def _order_index(view: View, condition: Condition | None, text: str) -> DeclaredIndex:
+    """The index for rows in the order of a field. Raises BadRequest."""
+    try:
+        path = path_of_value(text)
+    except ValueError as e:
+        raise BadRequest("bad-parameter", f"order_by: {e}.") from None
+    index = order_index(view, condition, path)
+    if index is None:
+        known = ", ".join(index.fields[0].name for index in view.indexes) or "there are none"
+        raise BadRequest(
+            "no-index",
+            f"order_by={text[:60]}: view {view.name} has no index whose order this is. It begins "
+            f"with this field, or with fields that the condition compares by = with one value. "
+            f"First fields of its indexes: {known}.",
+        )
+    return index
 
 
 def wants(parameters: Parameters, name: str) -> bool:

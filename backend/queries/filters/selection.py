@@ -8,7 +8,7 @@ from typing import cast
 
 import orjson
 
-from backend.queries.filters.names import path_of
+from backend.queries.filters.names import path_of_value
 from model.records import ENTRY_HEAD_SIZE, is_tombstone, is_unreadable
 from model.rows.json_members import members
 from model.rows.row_view import Pair
@@ -30,7 +30,7 @@ class Selection:
         names = _split(text)
         if not 1 <= len(names) <= MAX_SELECTED:
             raise ValueError(f"it has {len(names)} names; 1 to {MAX_SELECTED} are allowed")
-        paths = [_path(name) for name in names]
+        paths = [path_of_value(name) for name in names]
         self._paths = [(orjson.dumps(".".join(path)), path) for path in paths]
         if len({name for name, _ in self._paths}) < len(names):
             raise ValueError("a name is in it twice")
@@ -71,12 +71,6 @@ class Selection:
                 value = found[outer].get(member, _NULL)
             selected.append(b"%b:%b" % (name, value))
         return stored[:ENTRY_HEAD_SIZE] + b"{%b}" % b",".join(selected)
-
-
-def _path(name: str) -> tuple[str, ...]:
-    """The path to a field; `value.delay` is `delay`, as in conditions."""
-    first, *rest = path_of(name)
-    return tuple(rest) if first == "value" and rest else (first, *rest)
 
 
 def _split(text: str) -> list[str]:

@@ -8,6 +8,7 @@ no rows.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeVar
@@ -22,6 +23,7 @@ from backend.queries.routing import refusal
 from backend.queries.scans import scan_budget
 from backend.queries.scans.index_run import IndexRun, is_ready, named_keys
 from backend.queries.scans.merging import cut, distinct, first_of
+from backend.queries.scans.ordered_run import OrderedRun
 from backend.queries.scans.partition_run import PartitionLost, PartitionRun
 from backend.queries.scans.reducer import NewReducer, Reducer
 from backend.queries.scans.scan_budget import ScanBudget
@@ -169,6 +171,9 @@ class PartitionScans:
             condition = None
         runs: list[PartitionRun] = []
         for store_partition in store_partitions:
+            if request.query.order_by is not None:
+                runs.append(OrderedRun(store_partition, request.query, after, condition))
+                continue
             named = await self._index_run(store_partition, request, low, high, condition)
             run = named or PartitionRun(
                 store_partition,
@@ -181,6 +186,8 @@ class PartitionScans:
             )
             runs.append(run)
         response.plans = tuple(sorted({run.plan for run in runs}))
+        if request.query.order_by is not None:
+            condition = None  # runs have compared the entries
         budget = ScanBudget(request.query.max_examined)
         try:
             if reducer is None:
@@ -284,10 +291,14 @@ class PartitionScans:
             response.counted += examined
             size += sum(len(stored) for _, stored in ready)
             heads = [stored[:ENTRY_HEAD_SIZE] for _, stored in ready]
+            named = ready
+            if request.query.order_by is not None:
+                stored_keys = ChainMap(*(r.stored_keys for r in runs if isinstance(r, OrderedRun)))
+                named = [(stored_keys[place], stored) for place, stored in ready]
             if selection is not None:
-                items = selection.items(ready)
+                items = selection.items(named)
             else:
-                items = items_of(view, ready, render, request.what == ROWS)
+                items = items_of(view, named, render, request.what == ROWS)
             response.rows += zip(map(_KEY, ready), heads, items, strict=True)
             response.reached = frontier
             is_full = is_full or len(response.rows) >= request.limit or size >= PAGE_BYTES

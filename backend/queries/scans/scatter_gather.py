@@ -56,7 +56,7 @@ from backend.wire.scan_codec import (
     decode_response,
     encode_request,
 )
-from model.problems import Problem, Unavailable
+from model.problems import NonRetryable, Problem, Unavailable
 from model.records import ENTRY_HEAD_SIZE, is_tombstone
 from model.views import View
 
@@ -246,6 +246,8 @@ class ScatterGather:
         `what`: one of ROW_KINDS. `partitions`: the only ones to read.
         """
         frontier = after
+        if query.order_by is not None and self.may_be_in_several(view):
+            raise several_partitions(view)
         if query.where is None or not self.may_be_in_several(view):
             steps = self._rows(view, query, size, after, freshness, what, partitions)
             try:
@@ -254,7 +256,8 @@ class ScatterGather:
                         yield rows, frontier
                 return
             except _SeveralPartitions:
-                pass
+                if query.order_by is not None:
+                    raise several_partitions(view) from None
         # the newest row of a key is chosen before it is compared with the condition
         whole = replace(query, where=None, select=None)
         steps = self._rows(
@@ -278,7 +281,7 @@ class ScatterGather:
         partitions: Sequence[int] | None,
     ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
         """As `rows`. _SeveralPartitions if keys may be in several partitions, and there is a
-        condition."""
+        condition or another order."""
         total = self.total(view)
         request = ScanRequest(view.name, view.hash, total, what, query, size)
         asked = list(range(total) if partitions is None else partitions)
@@ -286,7 +289,8 @@ class ScatterGather:
         pending: list[Row] = []
         before = frontier = after
         rule = self._rule(view, what, freshness)
-        if rule is not None and query.where is not None:
+        is_compared = query.where is not None or query.order_by is not None
+        if rule is not None and is_compared:
             raise _SeveralPartitions
         while rule is None or not rule.asks_separately:
             behind = [g for g in groups if not g.ended and g.reached == frontier]
@@ -306,7 +310,7 @@ class ScatterGather:
             certain = cut(pending, frontier, query.backwards)
             ready, pending = pending[:certain], pending[certain:]
             rows = distinct(ready, _head)
-            if query.where is not None and (
+            if is_compared and (
                 freshness.mispartitioned or self._rule(view, what, freshness) is not None
             ):
                 raise _SeveralPartitions
@@ -389,6 +393,15 @@ def filtered(view: View, query: Query, what: str, rows: Sequence[Row]) -> list[R
         (key, stored[:ENTRY_HEAD_SIZE], item)
         for (key, stored), item in zip(pairs, items, strict=True)
     ]
+
+
+def several_partitions(view: View) -> NonRetryable:
+    """The problem for `order_by` if the newest row of a key must be chosen first."""
+    return NonRetryable(
+        "mis-partitioned",
+        f"View {view.name} has records in other partitions than those of their keys, or partitions "
+        f"were added to its topic, so its rows cannot be read in the order of an index.",
+    )
 
 
 def took_too_long(budget: float) -> Unavailable:

@@ -1,0 +1,129 @@
+"""The entries of one partition in the order of an index.
+
+Rows are ordered by their *place*: the bytes of the index's fields, then the stored key. A stale key
+of the index names a place that the entry has left, so it is skipped. All rows of a response are as
+they were when it began: otherwise one that changes its place meanwhile could be missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from functools import lru_cache, partial
+from itertools import chain, islice
+from typing import cast
+
+from backend.ingest.store_partitions import StorePartition
+from backend.queries.filters.condition import Condition
+from backend.queries.filters.index_plan import bounds_in
+from backend.queries.scans.partition_run import PartitionLost, PartitionRun, guarded
+from backend.wire.scan import Query
+from model.indexes.declaration import DeclaredIndex
+from model.indexes.encoding import (
+    UNREADABLE,
+    Bounds,
+    fields_of_key,
+    key_head,
+    place_of_key,
+    stored_key_of,
+)
+from model.indexes.fields import IndexedFields
+from model.kinds.layout import after
+from model.records import is_tombstone
+from model.rows.row_view import Pair
+from model.views import View
+
+_UNREADABLE = Bounds(UNREADABLE, after(UNREADABLE))
+
+
+class OrderedRun(PartitionRun):
+    """Reads entries in the order of an index. As PartitionRun, but `read` returns only entries that
+    meet the condition, under their places, and `reached` is a place. `stored_keys`: the stored key
+    of each place that was returned."""
+
+    def __init__(
+        self,
+        store_partition: StorePartition,
+        query: Query,
+        after_place: bytes | None,
+        condition: Condition | None,
+    ) -> None:
+        """Raises PartitionLost if the index cannot be used here."""
+        super().__init__(store_partition, query, query.low, query.high)
+        index = index_with_fields(store_partition.view, query.order_by)
+        indexes = store_partition.indexes
+        if index is None or indexes is None or index.name not in indexes.ready:
+            raise PartitionLost(store_partition, "index-building")
+        self.plan = f"index {index.name}"
+        self.stored_keys: dict[bytes, bytes] = {}
+        self._condition = condition
+        self._head = key_head(indexes.ready[index.name])
+        self._fields = _fields(index, store_partition.view)
+        self._get = guarded(store_partition, store_partition.store.snapshot)
+        self._index_keys = self._all_keys(bounds_in(index, condition), after_place)
+
+    def _scan(self) -> Iterator[Pair]:
+        return iter(())
+
+    def _all_keys(self, bounds: Bounds, after_place: bytes | None) -> Iterator[Pair]:
+        """The index keys in order, from now on."""
+        store, backwards = self.store_partition.store, self._backwards
+        scans = []
+        for part in (bounds, _UNREADABLE):
+            low, high = self._head + part.low, self._head + part.high
+            if after_place is not None and backwards:
+                high = min(high, self._head + after_place[1:])
+            elif after_place is not None:
+                low = max(low, self._head + after_place[1:] + b"\0")
+            if low < high:
+                # each scan has the keys of this moment, which is after that of the snapshot
+                scan = partial(store.scan, low, high, backwards)
+                scans.append(guarded(self.store_partition, scan))
+        return chain.from_iterable(reversed(scans) if backwards else scans)
+
+    def read(self, count: int) -> list[Pair]:
+        return guarded(self.store_partition, lambda: self._read(count))
+
+    def _read(self, count: int) -> list[Pair]:
+        keys = list(islice(self._index_keys, count))
+        self.ended = len(keys) < count
+        named = []
+        for index_key, size in keys:
+            stored_key = stored_key_of(index_key, size)
+            if self._low <= stored_key < self._high:
+                entry = self._get(stored_key)
+                if entry is not None and not is_tombstone(entry):
+                    named.append((index_key, size, stored_key, entry))
+        self.got, self.got_bytes = len(keys), sum([len(entry) for *_, entry in named])
+        if keys:
+            self.reached = place_of_key(keys[-1][0])
+        if not named:
+            return []
+        [fields] = self._fields.read([(key, entry) for _, _, key, entry in named])
+        places = {
+            stored_key: place_of_key(index_key)
+            for (index_key, size, stored_key, _), own in zip(named, fields, strict=True)
+            if fields_of_key(index_key, size) == own
+        }
+        pairs = self._kept([(key, entry) for _, _, key, entry in named if key in places])
+        if self._condition is not None:
+            pairs = self._condition.kept(pairs)
+        placed = []
+        for stored_key, entry in pairs:
+            place = places[stored_key]
+            self.stored_keys[place] = stored_key
+            placed.append((place, entry))
+        return placed
+
+
+def index_with_fields(view: View, names: str | None) -> DeclaredIndex | None:
+    """The index of the view with these `field_names`."""
+    return next((index for index in view.indexes if index.field_names == names), None)
+
+
+def _fields(index: DeclaredIndex, view: View) -> IndexedFields:
+    return _kept_fields(index, view, cast(Hashable, view.schemas))
+
+
+@lru_cache(maxsize=64)
+def _kept_fields(index: DeclaredIndex, view: View, _schemas: Hashable) -> IndexedFields:
+    return IndexedFields(view, (index,))
