@@ -34,7 +34,7 @@ LONGER_PARAMETERS = {
     **dict.fromkeys(
         ("from", "to", "key", "key_from", "key_to", "prefix", "cursor"), MAX_BATCH_BYTES
     ),
-    **dict.fromkeys(("by", "value"), MAX_PATH_BYTES),
+    **dict.fromkeys(("by", "value", "order_by"), MAX_PATH_BYTES),
     "min_offset": 16 << 10,
     **dict.fromkeys(("where", "select"), 8 << 10),
 }

@@ -119,7 +119,7 @@ class View:
         """2 of "orders@2"; 1 if the name has no version."""
         return int(self.name.partition("@")[2] or 1)
 
-    # the fragments of the OpenAPI document ask for these two (`x-views`)
+    # the fragments of the OpenAPI document ask for these (`x-views`)
 
     @property
     def is_later_version(self) -> bool:
@@ -128,6 +128,10 @@ class View:
     @property
     def has_pipeline(self) -> bool:
         return bool(self.pipeline)
+
+    @property
+    def has_indexes(self) -> bool:
+        return bool(self.indexes)
 
     @cached_property
     def fields_hash(self) -> str:

@@ -37,6 +37,7 @@ PARAMETERS = {
     KEYS: ("from", "to", "prefix", *_PAGE),
     WINDOWS: ("from", "to", "key_from", "key_to", *_PAGE),
     SESSIONS: ("from", "to", "key_from", "key_to", *_PAGE),
+    "by": _PAGE,
     "batch": ("stale", "timestamps"),
     "versions": (),
 }
@@ -181,11 +182,17 @@ def key_bytes(text: bytes) -> bytes:
 # A whole view
 
 
-def page_parameters(view: View, resource: str, query: bytes, stream: bool = False) -> Page:
+def page_parameters(
+    view: View,
+    resource: str,
+    query: bytes,
+    stream: bool = False,
+    by_value: str | None = None,
+) -> Page:
     """The parameters of `/views/{view}/keys`, `…/windows` and `…/sessions`; a stream has no limit
-    unless one is given."""
+    unless one is given. `by_value`: a condition that an index must find."""
     refuse_store(view, resource)
-    parameters = parse_parameters(query, PARAMETERS[resource])
+    parameters = parse_parameters(query, PARAMETERS[resource if by_value is None else "by"])
     backwards = parameters.choice("order", "asc", "desc") == "desc"
     limit = None if stream and parameters.raw("limit") is None else parameters.limit()
     if resource == KEYS:
@@ -198,7 +205,11 @@ def page_parameters(view: View, resource: str, query: bytes, stream: bool = Fals
         least, end = view.layout.prefix_range(_prefix(view, prefix))
         low, high = max(low, least), min(high, end)
     asked = with_filters(
-        view, parameters, Query(low, high, backwards, first, last, parameters.stale())
+        view,
+        parameters,
+        Query(low, high, backwards, first, last, parameters.stale()),
+        by_value=by_value,
+        order_by=parameters.text(ORDER_BY),
     )
     low, high = asked.low, asked.high
     partition = parameters.parsed("partition", whole_number)

@@ -6,6 +6,7 @@ A pattern is a path with variables:
     {path}    /views/{view}/keys, and the view's short path, if it has one; only before /{key}
     {key}     one segment, percent-decoded once: a%2Fb is one key
     {topic}   one segment of letters, digits and "._-"
+    {field}   with {value}: a field of a view's values, and its value, one segment each
     {...}     one segment, percent-decoded once, such as the id of an instance
     {rest}    the rest of the path, after a key
 
@@ -40,6 +41,9 @@ Handler = Callable[[Request], Awaitable[Answer | None]]
 
 OTHER = "{other}"
 """The pattern of the page that answers all other paths."""
+
+BY_VALUE = "/{field}/{value}"
+"""The end of the pattern of the entries with a value of a field."""
 
 _KEY_PATTERN = "{path}/{key}"
 _TOPIC = rb"([A-Za-z0-9._-]{1,249})"
@@ -79,7 +83,7 @@ class Route:
         if pattern.startswith(_KEY_PATTERN):
             return pattern.removeprefix("{path}/").replace("{", "").replace("}", "")
         if pattern.startswith("/views/{view}/"):
-            return pattern.removeprefix("/views/{view}/")
+            return pattern.removeprefix("/views/{view}/").partition("/{")[0]
         if pattern.startswith("/topics/"):
             return "append"
         if self.is_internal:
@@ -115,6 +119,7 @@ class RouteTable:
     _below_key: dict[bytes, Route] = field(default_factory=dict)
     _with_any_rest: Route | None = None
     _fixed: dict[bytes, Match] = field(default_factory=dict)
+    _by_value: dict[bytes, Match] = field(default_factory=dict)
     _patterns: list[tuple[re.Pattern[bytes], list[str], Route]] = field(default_factory=list)
     _pages: list[tuple[re.Pattern[str], Route]] = field(default_factory=list)
     _other: Match = field(init=False)
@@ -152,8 +157,9 @@ class RouteTable:
             )
             named[name] = next(iter(by_version.values()), None)
         for name, view in named.items():
-            path = route.pattern.replace("{view}", name).encode()
-            self._fixed[path] = Match(route, view, more={} if view is not None else {"view": name})
+            path = route.pattern.replace("{view}", name).removesuffix(BY_VALUE).encode()
+            paths = self._by_value if route.pattern.endswith(BY_VALUE) else self._fixed
+            paths[path] = Match(route, view, more={} if view is not None else {"view": name})
 
     def match(self, raw_path: bytes) -> Match:
         """The route of a path. Raises BadRequest if it cannot be decoded, and Elsewhere if other
@@ -206,6 +212,8 @@ class RouteTable:
         fixed = self._fixed.get(raw_path)
         if fixed is not None:
             return self._decided(fixed)
+        if (by_value := self._match_by_value(raw_path)) is not None:
+            return self._decided(by_value)
         if b"%" in raw_path:
             decoded = unquote_to_bytes(raw_path)
             # the encoded slash would be part of a name, but no name has a slash
@@ -221,6 +229,18 @@ class RouteTable:
                     return None
                 return Match(route, more=dict(zip(names, decoded_values, strict=True)))
         return None
+
+    def _match_by_value(self, raw_path: bytes) -> Match | None:
+        """The route of the entries with a value of a field."""
+        view_path, *segments = raw_path.rsplit(b"/", 2)
+        match = self._by_value.get(view_path)
+        if match is None or not all(segments):
+            return None
+        try:
+            name, value = (unquote_to_bytes(segment).decode() for segment in segments)
+        except UnicodeDecodeError:
+            return None
+        return match._replace(more={**match.more, "field": name, "value": value})
 
     def _decided(self, match: Match) -> Match:
         if match.view is None and "view" in match.more:

@@ -56,6 +56,9 @@ function _M.route(uri)
         if rest then
             return OF_VIEW[rest] or "other"
         end
+        if match(path, "^/views/[^/]+/by/[^/]+/[^/]+$") then
+            return "by"
+        end
         return find(path, "/", 8, true) and "other" or "views"
     end
     if first == "topics" then

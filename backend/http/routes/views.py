@@ -28,6 +28,7 @@ from backend.http.route_table import Handler
 from backend.http.view_versions import in_version_of_cursor
 from backend.instance.context import QueryContext
 from backend.queries.batch import Batches
+from backend.queries.filters.by_value import condition_of_value
 from backend.queries.filters.parameters import wants
 from backend.queries.filters.plan import plan_of
 from backend.queries.key_bodies import needs_exact, parse_batch
@@ -93,12 +94,20 @@ class ViewRoutes:
             refuse_custom(request.routed_view)
         return await self._page(request, resource or KEYS)
 
+    async def by_value(self, request: Request) -> Answer | None:
+        """A page of the view's resource, of the entries with a value of a field."""
+        resource = request.routed_view.kind.resource
+        if resource is None:
+            refuse_custom(request.routed_view)
+        return await self._page(request, resource or KEYS)
+
     async def _explained(self, view: View, query: Query, partition: int | None = None) -> Answer:
         """How the query finds its entries."""
         freshness = Freshness()
         entries = await self._scatter_gather.estimate(view, query, freshness)
+        plans = sorted(freshness.plans) or [plan_of(query.low, query.high)]
         document = {
-            "plan": plan_of(query.low, query.high),
+            "plan": ", ".join(plans),
             "partitions": self._scatter_gather.total(view) if partition is None else 1,
             "entries": entries,
             "filter": query.where,
@@ -117,7 +126,9 @@ class ViewRoutes:
         return in_version_of_cursor(
             request,
             self._context.group.versions,
-            lambda view: page_parameters(view, resource, query, stream),
+            lambda view: page_parameters(
+                view, resource, query, stream, _value_of_field(request, view)
+            ),
         )
 
     async def _stream(self, request: Request, resource: str) -> None:
@@ -198,6 +209,13 @@ class ViewRoutes:
         self, view: View, freshness: Freshness, content_type: bytes = JSON[1]
     ) -> list[Header]:
         return [(b"content-type", content_type), *state_headers(self._context, view, freshness)]
+
+
+def _value_of_field(request: Request, view: View) -> str | None:
+    """The condition in the path of `/views/{view}/by/{field}/{value}`; None for other paths."""
+    if "field" not in request.more:
+        return None
+    return condition_of_value(view, request.more["field"], request.more["value"])
 
 
 def _lines(items: list[bytes]) -> bytes:

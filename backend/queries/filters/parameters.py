@@ -21,19 +21,27 @@ ORDER_BY = "order_by"
 
 
 def with_filters(
-    view: View, parameters: Parameters, query: Query, is_estimate: bool = False
+    view: View,
+    parameters: Parameters,
+    query: Query,
+    is_estimate: bool = False,
+    by_value: str | None = None,
+    order_by: str | None = None,
 ) -> Query:
     """The query for the entries that meet `where`. `is_estimate`: without a condition, nothing is
-    read. Raises BadRequest."""
+    read. `by_value`: another condition, which an index must find. `order_by`: the field in whose
+    order the rows come. Raises BadRequest."""
     most = parameters.parsed("max_examined", _at_least_one)
     is_named = False
     condition = None
     where, select = parameters.text("where"), parameters.text(SELECT)
     if where is not None:
-        try:
-            condition = condition_of(view, where)
-        except ValueError as e:
-            raise BadRequest("bad-parameter", f"where: {e}.") from None
+        condition = _condition(view, where)
+    if by_value is not None:
+        where = by_value if where is None else f"{by_value} and ({where})"
+        condition = _condition(view, where)
+        query = replace(query, by_index=True)
+    if where is not None and condition is not None:
         is_named = index_plan(view, condition) is not None
         low, high = key_range(view, condition.tree)
         query = replace(
@@ -43,7 +51,6 @@ def with_filters(
             where=where,
             fields=view.fields_hash,
         )
-    order_by = parameters.text(ORDER_BY)
     if order_by is not None:
         index = _order_index(view, condition, order_by)
         is_named = True
@@ -62,6 +69,13 @@ def with_filters(
             f'"{BOUNDED}"): give a range of keys, or a condition on the key.',
         )
     return query
+
+
+def _condition(view: View, text: str) -> Condition:
+    try:
+        return condition_of(view, text)
+    except ValueError as e:
+        raise BadRequest("bad-parameter", f"where: {e}.") from None
 
 
 def _order_index(view: View, condition: Condition | None, text: str) -> DeclaredIndex:

@@ -46,6 +46,10 @@ class IndexRun(PartitionRun):
         self.plan = plan
         self._keys = iter(keys)
 
+    def count(self) -> int:
+        """The number of keys, which cannot be read after it."""
+        return sum(1 for _ in self._keys)
+
     def _scan(self) -> Iterator[Pair]:
         return iter(())
 

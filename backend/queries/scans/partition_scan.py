@@ -17,6 +17,7 @@ from backend.ingest.store_partitions import StorePartition
 from backend.instance.context import QueryContext
 from backend.queries.filters.condition import Condition, condition_of
 from backend.queries.filters.index_plan import index_plan
+from backend.queries.filters.plan import plan_of
 from backend.queries.filters.selection import selection_of
 from backend.queries.moved_keys import is_growing, known_counts, lacks_tombstones
 from backend.queries.routing import refusal
@@ -29,7 +30,7 @@ from backend.queries.scans.reducer import NewReducer, Reducer
 from backend.queries.scans.scan_budget import ScanBudget
 from backend.queries.turns import next_turn
 from backend.wire.scan import Query, ScanResponse
-from backend.wire.scan_codec import BARE, ENTRIES, ESTIMATE, ROWS, ScanRequest
+from backend.wire.scan_codec import BARE, ENTRIES, ESTIMATE, ROW_KINDS, ROWS, ScanRequest
 from model.machine.clock import boot_time
 from model.problems import StoreClosedError, StoreError
 from model.records import ENTRY_HEAD_SIZE, is_tombstone, is_unreadable
@@ -158,7 +159,7 @@ class PartitionScans:
     ) -> None:
         low, high = request.query.rest(view, after)
         if request.what == ESTIMATE:
-            response.counted = sum(map(_entries, store_partitions))
+            await self._estimate(response, view, request, store_partitions)
             return
         reducer = self._reducer(view, request) if request.is_reduced else None
         if low >= high:
@@ -199,6 +200,25 @@ class PartitionScans:
             response.examined = budget.examined
             self._context.telemetry.scans[view.name].entries += budget.examined
 
+    async def _estimate(
+        self,
+        response: ScanResponse,
+        view: View,
+        request: ScanRequest,
+        store_partitions: Sequence[StorePartition],
+    ) -> None:
+        """How the entries of a query would be found, and about how many would be read."""
+        query = request.query
+        low, high = query.low, query.high
+        condition = None if response.mispartitioned else self._condition(view, query)
+        plans = set()
+        for store_partition in store_partitions:
+            named = await self._index_run(store_partition, request, low, high, condition)
+            count = _entries(store_partition) if named is None else named.count()
+            plans.add(plan_of(low, high) if named is None else named.plan)
+            response.counted += count
+        response.plans = tuple(sorted(plans))
+
     async def _index_run(
         self,
         store_partition: StorePartition,
@@ -217,7 +237,7 @@ class PartitionScans:
             if query.by_index:
                 raise PartitionLost(store_partition, "index-building")
             return None
-        limit = None if request.is_reduced else request.limit
+        limit = request.limit if request.what in ROW_KINDS else None
         keys = await named_keys(store_partition, plan, query, low, high, limit)
         if keys is None:
             return None

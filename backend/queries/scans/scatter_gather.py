@@ -246,7 +246,8 @@ class ScatterGather:
         `what`: one of ROW_KINDS. `partitions`: the only ones to read.
         """
         frontier = after
-        if query.order_by is not None and self.may_be_in_several(view):
+        needs_index = query.order_by is not None or query.by_index
+        if needs_index and self.may_be_in_several(view):
             raise several_partitions(view)
         if query.where is None or not self.may_be_in_several(view):
             steps = self._rows(view, query, size, after, freshness, what, partitions)
@@ -256,7 +257,7 @@ class ScatterGather:
                         yield rows, frontier
                 return
             except _SeveralPartitions:
-                if query.order_by is not None:
+                if needs_index:
                     raise several_partitions(view) from None
         # the newest row of a key is chosen before it is compared with the condition
         whole = replace(query, where=None, select=None)
@@ -396,11 +397,11 @@ def filtered(view: View, query: Query, what: str, rows: Sequence[Row]) -> list[R
 
 
 def several_partitions(view: View) -> NonRetryable:
-    """The problem for `order_by` if the newest row of a key must be chosen first."""
+    """The problem for queries by index alone if the newest row of a key must be chosen first."""
     return NonRetryable(
         "mis-partitioned",
         f"View {view.name} has records in other partitions than those of their keys, or partitions "
-        f"were added to its topic, so its rows cannot be read in the order of an index.",
+        f"were added to its topic, so its rows cannot be found by an index alone.",
     )
 
 

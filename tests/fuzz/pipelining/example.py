@@ -118,7 +118,7 @@ def text_of_views(topics: Mapping[str, str]) -> str:
     """The text of views.toml."""
     return views_toml(
         **{json.dumps(view): {"topic": topics[view], **VIEWS[view]} for view in VIEWS}
-    )
+    ) + (f'\n[views.{ORDERS}.fields]\nid = "int?"\n[views.{ORDERS}.indexes]\nby-id = ["id"]\n')
 
 
 def _records(view: str) -> Iterator[tuple[bytes, bytes | None, int, int]]:

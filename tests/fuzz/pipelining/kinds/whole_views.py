@@ -47,7 +47,8 @@ class WholeViews:
         return [
             Kind(6, _range), Kind(4, self._first_page), Kind(4, self._next_page), Kind(6, _lines),
             Kind(6, _batch), Kind(3, _chunked_batch), Kind(4, _count),
-            Kind(4, _filtered), Kind(3, _top), Kind(3, _aggregate), Kind(3, _aggregate_of_key),
+            Kind(4, _filtered), Kind(3, _by_value), Kind(3, _top), Kind(3, _aggregate),
+            Kind(3, _aggregate_of_key),
             Kind(2, _wrong_store, True),
         ]  # fmt: skip
 
@@ -153,6 +154,12 @@ def _filtered(draw: Draw) -> Request:
         "POST", f"/views/{view}/query", is_document(expected), read(view),
         **json_body({"where": where}),
     )  # fmt: skip
+
+
+def _by_value(draw: Draw) -> Request:
+    expected = {"items": _entries(ORDERS, [f"k{draw.number}"]), "next": None}
+    path = f"/views/{ORDERS}/by/id/{draw.number}"
+    return Request("GET", path, is_document(expected), read(ORDERS))
 
 
 def _count(draw: Draw) -> Request:

@@ -27,10 +27,12 @@ from backend.queries.whole_view.ranking import Ranking
 from backend.queries.whole_view.registry import VIEW_QUERIES
 from model.expressions.parser import MAX_CHARACTERS
 from model.formats.registry import KEY_CODECS, VALUE_CODECS
+from model.indexes.declaration import parse_indexes
 from model.kinds.registry import KINDS
 from model.limits import MAX_PATH_BYTES, parameter_bytes
 from model.pipelines.status import FAILED, PAUSED, RUNNING, STARTING, STOPPED, UNKNOWN
 from model.problems import BadRequest
+from model.rows.declared_fields import parse_declared_fields
 from model.times import MAX_LENGTH, MAX_TIME, MIN_TIME, parse_time
 from model.views import View
 from model.views_file import RESERVED_SEGMENTS
@@ -40,6 +42,7 @@ from tests.support.in_process.pages import flask_pages
 from tests.unit.docs.problem_codes import codes_by_status
 
 BACKEND = Path(__file__).parents[4] / "backend"
+FIELDS = parse_declared_fields({"a": "string?"})
 VIEWS = (
     ORDERS,
     view("numbers", key="int64", value="int64"),
@@ -50,6 +53,7 @@ VIEWS = (
     view("own", store="some.module:Class"),
     view("built@2"),
     view("derived", pipeline="spark-derived"),
+    replace(view("indexed"), fields=FIELDS, indexes=parse_indexes({"by-a": ["a"]}, FIELDS)),
 )
 # all paths below a view that does not exist are 404
 NOTHING_THERE = "/views/{}/{}"
@@ -123,7 +127,7 @@ def test_its_paths_are_the_routes_of_the_router() -> None:
     expected |= {("/v/{key}", "head"), ("/v/{key}", "get")}
     assert mine == expected
     names = {"{view}": "orders", "{key}": "k", "{topic}": "t", "{instance}": "b1", "{group}": "g"}
-    names["{deployment}"] = "shop"
+    names |= {"{deployment}": "shop", "{field}": "a", "{value}": "b"}
     for path, method in mine:
         match = router.match(re.sub("{.*?}", lambda of: names[of[0]], path).encode())
         assert match is not None
@@ -142,6 +146,8 @@ def test_its_parameters_are_those_of_the_code() -> None:
             assert asked == {"encoding", "timestamps"}
         elif name in histories and operation["tags"] == ["keys"]:
             assert asked == {*known._COMMON, *known._SPAN, "partials"}
+        elif name == "{value}":
+            assert asked == set(known.PARAMETERS["by"])
         elif name == "{key}":
             assert asked - {"as_of"} == {*known._COMMON, "partials", "headers"}
         else:

@@ -71,6 +71,8 @@ describe("the route", function()
         for uri, route in pairs {
             ["/views/orders/count?stale=never"] = "count",
             ["/views/orders/keys"] = "keys",
+            ["/views/orders/by/dest/ATL?limit=1"] = "by",
+            ["/views/orders/by/dest"] = "other",
             ["/views/orders"] = "views",
             ["/views"] = "views",
             ["/views/orders/none"] = "other",
