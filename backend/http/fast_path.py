@@ -15,7 +15,7 @@ from time import perf_counter
 from backend.cluster.heartbeats import PATH as HEARTBEAT
 from backend.cluster.heartbeats import Heartbeats
 from backend.http.access import AccessControl
-from backend.http.forwarding.coalesced_forwards import CoalescedForwards, Found
+from backend.http.forwarding.coalesced_forwards import CoalescedForwards, Outcome
 from backend.http.forwarding.received_keys import key_read
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
@@ -149,7 +149,7 @@ class FastPath:
         responses: KeyResponses,
         began: float,
         ended: Callable[[Answer | None], None],
-        asked: asyncio.Future[Found],
+        asked: asyncio.Future[Outcome],
     ) -> None:
         answer = None if asked.cancelled() else asked.result()
         if not isinstance(answer, Answer) or answer.status == 503:

@@ -45,8 +45,8 @@ _GONE = {
 def gone_settings(environment: Iterable[str]) -> dict[str, str]:
     """What to do with each variable that is no longer a setting. Settings are read in upper and
     lower case."""
-    found = {name.upper() for name in environment}
-    return {name: action for name, action in _GONE.items() if name in found}
+    variables = {name.upper() for name in environment}
+    return {name: action for name, action in _GONE.items() if name in variables}
 
 
 def refuse_gone_settings(environment: Iterable[str]) -> None:

@@ -127,12 +127,12 @@ class MembershipReporter:
     def polled_partitions(self, topic: str) -> TopicPartitions | None:
         """The broker's last answer about the topic, for a leader. None if the broker has not
         answered for a while, because the topic may be another one by now."""
-        found = self._metadata_poller.get(topic)
-        if found is None:
+        polled = self._metadata_poller.get(topic)
+        if polled is None:
             return None
-        if boot_time() - found.fetched_boot_time > self._ends_trusted_for:
+        if boot_time() - polled.fetched_boot_time > self._ends_trusted_for:
             return None
-        return TopicPartitions(hash_of_topic(found.topic_id), found.partitions)
+        return TopicPartitions(hash_of_topic(polled.topic_id), polled.partitions)
 
     def remember(self) -> None:
         """Store what the topology says about the views, for the time after a restart of all
@@ -157,7 +157,7 @@ class MembershipReporter:
 
     def _findings_of(self, topology: Topology) -> dict[str, Finding]:
         """What a topology says of the views whose topics exist."""
-        found = {}
+        findings = {}
         for name, placed in topology.views.items():
             counts, topic_hash = placed.partition_counts, placed.topic_hash
             if not counts and placed.partitions:  # it was made before there was a store
@@ -165,8 +165,8 @@ class MembershipReporter:
                 # counts of an unknown topic would apply for good to a topic that is created again
                 counts = (placed.partitions,) if topic_hash else ()
             if counts or placed.mispartitioned:
-                found[name] = Finding(placed.hash, counts, placed.mispartitioned, topic_hash)
-        return found
+                findings[name] = Finding(placed.hash, counts, placed.mispartitioned, topic_hash)
+        return findings
 
     def _topic_hash_of(self, view: str, placed: PlacedView, epoch: Epoch) -> int:
         """The hash of the topic that the view had when this topology was made; 0: unknown. The hash
@@ -189,7 +189,7 @@ class MembershipReporter:
         stores are open here. Counts of another topic that had the same name are not included."""
         is_joined = self._group.topology.epoch != NO_EPOCH
         opening = {view for view, _ in self._opening()}
-        found = {}
+        counts_by_view = {}
         for view in self._declared:
             known = self._metadata_poller.latest.get(view.topic)
             topic_id = known.topic_id if known is not None else ""
@@ -204,8 +204,8 @@ class MembershipReporter:
                 counts.update(finding.partition_counts)
                 topic_hash = topic_hash or finding.topic_hash
             if counts:
-                found[view.name] = tuple(sorted(counts)), topic_hash
-        return found
+                counts_by_view[view.name] = tuple(sorted(counts)), topic_hash
+        return counts_by_view
 
     def _mispartitioned(self, topology_mispartitioned: tuple[str, ...]) -> tuple[str, ...]:
         """Views with mispartitioned records. They were found here, or the topology marks them and a
@@ -232,11 +232,11 @@ class MembershipReporter:
         """Whether the leader does not know of mispartitioned records, or of a store that was
         created with another number of partitions. Both change how other instances must read the
         view."""
-        found = self._partition_counts(self._findings_of(self._group.topology))
+        counts_by_view = self._partition_counts(self._findings_of(self._group.topology))
         mispartitioned = set(self._registry.mispartitioned_views())
         for name, placed in self._group.topology.views.items():
             known = {placed.partitions, *placed.partition_counts}
-            own = set(found[name][0]) if name in found else set()
+            own = set(counts_by_view[name][0]) if name in counts_by_view else set()
             reported = set(self._reported_counts.get(name, ()))
             # a leader of an older version does not pass all of them on
             is_new = any(count < placed.partitions for count in own - known - reported)

@@ -66,12 +66,12 @@ def parse_members(
         raise BadRequest("bad-request", f"The body must be {known}.")
     position = 0
     members: dict[str, tuple[Any, bytes]] = {}
-    while found := _MEMBER.match(body, position):
-        name = found[1].decode()
+    while member := _MEMBER.match(body, position):
+        name = member[1].decode()
         if name not in document or name in members:
             break
-        position = value_end(body, found.end())
-        members[name] = document[name], body[found.end() : position]
+        position = value_end(body, member.end())
+        members[name] = document[name], body[member.end() : position]
     if len(members) != len(document) or body[position:].strip() != b"}":
         raise BadRequest(
             "bad-request", f"The body must be {known}, with each name once and without escapes."

@@ -195,12 +195,12 @@ def _digests(body: bytes) -> tuple[list[bytes], int]:
 def _numbers(text: bytes, count: int, tokens: int) -> Sequence[int]:
     """The token numbers of `count` reads, in a request that has `tokens` tokens."""
     try:
-        found = list(map(int, text.split(b",")))
+        numbers = list(map(int, text.split(b",")))
     except ValueError:
-        found = []
-    if len(found) not in (1, count) or not 0 <= min(found) <= max(found) <= tokens:
+        numbers = []
+    if len(numbers) not in (1, count) or not 0 <= min(numbers) <= max(numbers) <= tokens:
         raise ValueError("A group must have one known token, or one for each of its reads.")
-    return found
+    return numbers
 
 
 class KeysFrame:

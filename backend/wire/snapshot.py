@@ -60,10 +60,10 @@ def end_line(files: int, size: int) -> bytes:
 def seconds_left(problem: bytes) -> float | None:
     """Seconds until the store partition may be complete, from a refusal; None if unknown."""
     try:
-        found = orjson.loads(problem)["seconds_left"]
+        seconds = orjson.loads(problem)["seconds_left"]
     except (ValueError, KeyError, TypeError):
         return None
-    return float(found) if type(found) in (int, float) and found >= 0 else None
+    return float(seconds) if type(seconds) in (int, float) and seconds >= 0 else None
 
 
 def receive(

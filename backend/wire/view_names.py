@@ -50,10 +50,10 @@ def by_request_name(values: Mapping[str, Any], versions: ViewVersions) -> dict[s
 def described(description: Mapping[str, Any], name: str, versions: ViewVersions) -> dict[str, Any]:
     """The description of a view under a name of requests."""
     base, _ = split_name(name)
-    found = {**description, **_named(name, versions, str(description["name"]))}
+    fields = {**description, **_named(name, versions, str(description["name"]))}
     if base in versions.with_versions and "@" not in name:
-        found["versions"] = list(versions.by_base[base])
-    return found
+        fields["versions"] = list(versions.by_base[base])
+    return fields
 
 
 def _named(name: str, versions: ViewVersions, stored: str) -> dict[str, Any]:

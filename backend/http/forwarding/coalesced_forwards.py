@@ -40,7 +40,7 @@ _OVERLOADED = (429, 503)
 
 log = RateLimitedLog(logging.getLogger(__name__))
 
-Found = Answer | Unavailable | None
+Outcome = Answer | Unavailable | None
 """Unavailable: the instance did not answer the request. None: it did not answer the read."""
 
 
@@ -51,7 +51,7 @@ class _Group:
         self.reads = reads
         self.keys: list[bytes] = []
         self.tokens: list[int] = []
-        self.futures: list[asyncio.Future[Found]] = []
+        self.futures: list[asyncio.Future[Outcome]] = []
 
 
 class _Batch:
@@ -63,7 +63,7 @@ class _Batch:
         self._groups: dict[bytes, _Group] = {}  # by the words that name the partition
         self._tokens: dict[bytes, int] = {}
 
-    def add(self, read: KeyRead, token: bytes | None) -> asyncio.Future[Found] | None:
+    def add(self, read: KeyRead, token: bytes | None) -> asyncio.Future[Outcome] | None:
         """Adds a read, and returns the future of its answer; None if there is no room."""
         group = self._groups.get(read.words)
         number = 0 if token is None else self._tokens.get(token)
@@ -77,7 +77,7 @@ class _Batch:
             number = self._tokens[token] = len(self._tokens) + 1
         if group is None:
             group = self._groups[read.words] = _Group(read.reads)
-        future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._bytes = size
         self.count += 1
         group.keys.append(read.key)
@@ -102,20 +102,20 @@ class _Batch:
             answers_of(group.reads, group.keys, answer)
             for group, answer in zip(groups, decoded, strict=True)
         ]
-        for group, found in zip(groups, answers, strict=True):
-            for future, answer in zip(group.futures, found, strict=True):
+        for group, group_answers in zip(groups, answers, strict=True):
+            for future, answer in zip(group.futures, group_answers, strict=True):
                 _answer(future, answer)
 
-    def answer_rest(self, found: Unavailable | None) -> None:
+    def answer_rest(self, outcome: Unavailable | None) -> None:
         """Answers all reads that have no answer yet."""
         for group in self._groups.values():
             for future in group.futures:
-                _answer(future, found)
+                _answer(future, outcome)
 
 
-def _answer(future: asyncio.Future[Found], found: Found) -> None:
+def _answer(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
     if not future.done():  # otherwise the client has disconnected
-        future.set_result(found)
+        future.set_result(outcome)
 
 
 class CoalescedForwards:
@@ -136,16 +136,16 @@ class CoalescedForwards:
         separately. Raises Unavailable if the instance does not answer, and others are left to
         ask."""
         asked = self.enqueue(member, read, token)
-        found = None if asked is None else await asked
-        if isinstance(found, Unavailable):
+        outcome = None if asked is None else await asked
+        if isinstance(outcome, Unavailable):
             if others_left:
-                raise found
+                raise outcome
             return None
-        return found
+        return outcome
 
     def enqueue(
         self, member: Member, read: KeyRead, token: bytes | None
-    ) -> asyncio.Future[Found] | None:
+    ) -> asyncio.Future[Outcome] | None:
         """Asks an instance for a key, together with other reads; None if the read must be forwarded
         separately."""
         if (paused_until := self._paused_until.get(member)) is not None:

@@ -25,8 +25,8 @@ class DeadLetterRoute:
     async def dead_letters(self, request: Request) -> Answer:
         wanted = parse_parameters(request.query, ("limit",)).parsed("limit", _limit) or _DEFAULT
         read = self._reader.newest
-        found = await self._threads.run(read, request.routed_view.topic, wanted)
-        document = {**found, "reasons": _reasons(found["items"])}
+        newest = await self._threads.run(read, request.routed_view.topic, wanted)
+        document = {**newest, "reasons": _reasons(newest["items"])}
         return json_answer(document)
 
 

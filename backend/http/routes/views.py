@@ -190,10 +190,10 @@ class ViewRoutes:
         options = batch_parameters(request.query)
         await next_turn()
         asked = parse_batch(request.body, needs_exact(view))
-        found = await self._batches.read(view, asked, options)
-        served_by = found.answerers.headers(self._context.settings.instance_id)
+        result = await self._batches.read(view, asked, options)
+        served_by = result.answerers.headers(self._context.settings.instance_id)
         headers = [JSON, *served_by, *pipeline_headers(self._context, view)]
-        return Answer(200, headers, b'{"items":[%b]}' % b",".join(found.items))
+        return Answer(200, headers, b'{"items":[%b]}' % b",".join(result.items))
 
     @contextmanager
     def _measured(self, view: View, kind: str) -> Iterator[None]:
