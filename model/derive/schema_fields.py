@@ -81,24 +81,24 @@ def parse_schema(table: Mapping[str, Any], read: Read) -> SchemaFields | None:
     try:
         content = read(file)
         declared = format_.declared_fields(content, message)
-        found = dict(islice(declared, MAX_SCHEMA_FIELDS + 1))
+        types = dict(islice(declared, MAX_SCHEMA_FIELDS + 1))
     except ValueError as e:
         raise TableError(("schema",), f"{file}: {e}") from None
-    if not found:
+    if not types:
         raise TableError(("schema",), f"{file}: no field has a type that a view can use")
-    if len(found) > MAX_SCHEMA_FIELDS:
+    if len(types) > MAX_SCHEMA_FIELDS:
         raise TableError(("schema",), f"{file}: has more than {MAX_SCHEMA_FIELDS} fields")
-    for path in found:
+    for path in types:
         if path[0] in RECORD_FIELDS:
             raise TableError(("schema",), f"{file}: {path[0]} is the name of a field of records")
     is_framed = table.get("value_schema") == CONFLUENT
     schema = None if name == JSON else ValueSchema(name, content, message, is_framed)
-    return SchemaFields(schema, *_named(found))
+    return SchemaFields(schema, *_named(types))
 
 
-def _named(found: Mapping[tuple[str, ...], Type]) -> tuple[dict[str, Field], Paths]:
+def _named(types: Mapping[tuple[str, ...], Type]) -> tuple[dict[str, Field], Paths]:
     fields, paths, columns = {}, [], set()
-    for path, type_ in found.items():
+    for path, type_ in types.items():
         column = "__".join(path)
         if column.lower() in columns:
             continue  # Spark ignores the case of names

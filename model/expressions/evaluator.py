@@ -176,10 +176,10 @@ class _Source:
         for member in outer:
             text = f"{variable}.get({self._constant(member)}) if type({variable}) is dict else None"
             variable = self._variable(level, text, True)
-        found = f"{variable}.get({self._constant(last)})"
+        source = f"{variable}.get({self._constant(last)})"
         if not outer and name not in self._places:
-            return found  # a row has members
-        return f"({found} if type({variable}) is dict else None)"
+            return source  # a row has members
+        return f"({source} if type({variable}) is dict else None)"
 
     def _field(self, name: str, type_: Type, level: int) -> str:
         member = self._member(name, level)

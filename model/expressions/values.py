@@ -202,16 +202,16 @@ def _object_reader(type_: Objects) -> Callable[[object], Any]:
     def read(value: object) -> dict[str, Value]:
         if type(value) is not dict:
             raise ValueError(_NOT_OF_KIND[Kind.MAP])
-        found: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         for name, is_optional, read_member in members:
             member = value.get(name)
             if member is None and not is_optional:
                 raise ValueError(f"{name}: missing")
             try:
-                found[name] = None if member is None else read_member(member)
+                values[name] = None if member is None else read_member(member)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
-        return found
+        return values
 
     return read
 

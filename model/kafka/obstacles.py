@@ -126,12 +126,12 @@ def find_obstacle(
     client = _client_of(settings, source, seconds)
     if not client.is_known:
         return None
-    found = _first_reachable(_addresses(servers), client)
-    if found is None and refusal and client.has_sasl:
+    obstacle = _first_reachable(_addresses(servers), client)
+    if obstacle is None and refusal and client.has_sasl:
         return _credentials_obstacle(client, refusal)
-    if found is None and (advertised := _advertised_in(reported)):
+    if obstacle is None and (advertised := _advertised_in(reported)):
         return find_advertised_obstacle(servers, advertised, settings, source, seconds)
-    return found
+    return obstacle
 
 
 def _credentials_obstacle(client: _Client, refusal: str) -> Obstacle:
@@ -161,15 +161,15 @@ def find_advertised_obstacle(
     them can, or if that is not known. `servers`: where a broker has answered."""
     addresses = list(dict.fromkeys(advertised))
     client = _client_of(settings, source, seconds)
-    found = _first_reachable(addresses, client) if client.is_known else None
-    if found is None or (found.step > Step.PORT and "another name" not in found.what):
+    obstacle = _first_reachable(addresses, client) if client.is_known else None
+    if obstacle is None or (obstacle.step > Step.PORT and "another name" not in obstacle.what):
         return None
     names = ", ".join(f"{host}:{port}" for host, port in addresses[:_MAX_ADDRESSES])
     return replace(
-        found,
+        obstacle,
         summary="Kafka advertises addresses that cannot be reached from here",
         what=f"a broker answers at {servers}, but says that clients must connect to {names} "
-        f"(advertised.listeners), and {found.what}",
+        f"(advertised.listeners), and {obstacle.what}",
         remedy="set advertised.listeners of the brokers to addresses that this machine can reach, "
         "or use the port of a listener that advertises such addresses",
     )

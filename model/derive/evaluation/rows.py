@@ -298,8 +298,8 @@ class RowSource:
         joined = {**row}
         for join in joins:
             key = self.compiled.value(join.on, row)
-            found = self._tables[join.name].get(key, {})
-            joined |= {f"{join.name}.{name}": found.get(name) for name, _ in join.fields}
+            table_row = self._tables[join.name].get(key, {})
+            joined |= {f"{join.name}.{name}": table_row.get(name) for name, _ in join.fields}
         return joined
 
 

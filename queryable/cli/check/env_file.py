@@ -41,7 +41,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 def parse_env_file(text: str) -> dict[str, str]:
     """The variables of a text. As systemd does it, an entry with an invalid name is ignored, and
     the last entry with a name counts."""
-    found = {}
+    variables = {}
     at = 0
     while at < len(text):
         if text[at] in _BLANK:
@@ -57,8 +57,8 @@ def parse_env_file(text: str) -> dict[str, str]:
             name = text[at:equals].rstrip(_BLANK)
             value, at = _value(text, equals + 1)
             if _NAME.fullmatch(name):
-                found[name] = value
-    return found
+                variables[name] = value
+    return variables
 
 
 def _line_end(text: str, at: int) -> int:

@@ -54,17 +54,17 @@ def _unread_rows(
     where: str,
 ) -> Iterator[Finding]:
     values = [record.value for record in sample if record.value is not None]
-    found = infer_rows([codec.to_json(value) for value in values if _is_valid(codec, value)])
+    inferred = infer_rows([codec.to_json(value) for value in values if _is_valid(codec, value)])
     if (
-        found is None
+        inferred is None
         or rule.unwrap is not None
-        or (found.field == "null_deletes" and rule.null_deletes)
+        or (inferred.field == "null_deletes" and rule.null_deletes)
     ):
         return
     yield warning(
         f"view {view.name}",
-        f"topic {topic}: {found.reason}: {found.effect}",
-        f"set {found.field} = {found.toml} in {where}",
+        f"topic {topic}: {inferred.reason}: {inferred.effect}",
+        f"set {inferred.field} = {inferred.toml} in {where}",
     )
 
 

@@ -100,8 +100,7 @@ def check_records(
     yield format_finding(view, "key", misfits, [record.key or b"" for record in keyed])
     values = [record.value for record in keyed if record.value is not None]
     if values:
-        found = [_misfit(view, record) for record in keyed if record.value is not None]
-        misfits = [misfit for misfit in found if misfit is not None]
+        misfits = [misfit for record in keyed if (misfit := _misfit(view, record)) is not None]
         yield format_finding(view, "value", misfits, values)
     yield from check_rows(view, sample)
     yield check_partitioner(view, partitions, bare_keys)

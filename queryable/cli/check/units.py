@@ -111,8 +111,8 @@ def _settings(files: Sequence[Path]) -> Iterator[tuple[str, str]]:
                 pending = f"{line[:-1]} "
             elif line.startswith("["):
                 section = line.strip("[]")
-            elif section == "Service" and (found := _SETTING.fullmatch(line)) is not None:
-                yield found[1], found[2]
+            elif section == "Service" and (setting := _SETTING.fullmatch(line)) is not None:
+                yield setting[1], setting[2]
 
 
 def _assignments(value: str) -> dict[str, str]:
@@ -130,13 +130,13 @@ def _expanded(value: str, unit: str) -> str:
     prefix, _, instance = name.partition("@")
     known = {"i": instance, "I": _unescaped(instance), "n": unit, "N": name, "p": prefix,
              "P": _unescaped(prefix), "H": host, "l": host.partition(".")[0], "%": "%"}  # fmt: skip
-    return re.sub("%(.)", lambda found: known.get(found[1], found[0]), value)
+    return re.sub("%(.)", lambda match: known.get(match[1], match[0]), value)
 
 
 def _unescaped(name: str) -> str:
     """The inverse of systemd-escape(1)."""
     text = name.replace("-", "/")
-    return re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), text)
+    return re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), text)
 
 
 def _limit(value: str) -> int:

@@ -96,9 +96,9 @@ def difference(result: Evaluation, expected: Path) -> list[str]:
                 lines.append(_normal(line.decode()))
             except ValueError as error:
                 raise BadUse(f"{expected}, line {number}: not JSON: {error}.") from None
-    found = [_normal(line) for line in result.lines()]
+    result_lines = [_normal(line) for line in result.lines()]
     diff = difflib.unified_diff(
-        sorted(lines), sorted(found), str(expected), "result", lineterm="", n=0
+        sorted(lines), sorted(result_lines), str(expected), "result", lineterm="", n=0
     )
     return list(diff)
 

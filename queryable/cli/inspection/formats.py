@@ -24,8 +24,8 @@ def infer_format(samples: Sequence[bytes], is_key: bool) -> Inference:
     if not samples:
         return Inference("bytes", Confidence.GUESS, "the sample has none")
     for infer in (_uuid, _document, _text, _other_frame, _framed, _number):
-        if (found := infer(samples)) is not None:
-            return found
+        if (inference := infer(samples)) is not None:
+            return inference
     if not any(samples) and not is_key:
         return Inference("none", Confidence.GUESS, "all are empty")
     return Inference("bytes", Confidence.LIKELY, f"neither text nor numbers: {samples[0][:20]!r}…")

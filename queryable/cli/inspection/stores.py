@@ -68,8 +68,8 @@ def _ends_with_times(
 ) -> bool:
     """Whether the record key ends with plausible times: after 1970, and not long after the record's
     timestamp, because a record is written during its window or later."""
-    found = times(record.key or b"")
-    if found is None:
+    interval = times(record.key or b"")
+    if interval is None:
         return False
-    start, end = found
+    start, end = interval
     return 0 <= start <= end < MAX_TIME and start <= record.timestamp + DAY

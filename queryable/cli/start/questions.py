@@ -50,8 +50,8 @@ def ask_choice(question: str, choices: Sequence[str]) -> str:
 
 def did_you_mean(name: str, names: Sequence[str]) -> str:
     """The end of a sentence: a hint at the name that was probably meant, or a full stop."""
-    found = difflib.get_close_matches(name, names, 1, 0.6)
-    return f"; did you mean {found[0]}?" if found else "."
+    matches = difflib.get_close_matches(name, names, 1, 0.6)
+    return f"; did you mean {matches[0]}?" if matches else "."
 
 
 def partitions_text(partitions: int) -> str:

@@ -79,13 +79,14 @@ def init(
     written = kafka_to_add(views, table) if action == ADD else table
     existing = existing_schemas(views, schema_registry) if action == ADD else None
     schemas = Schemas(schema_registry, is_interactive=is_interactive, existing=existing)
-    broker, found = _connect(brokers, table, is_interactive, kafka)
-    if not found:
+    broker, partition_counts = _connect(brokers, table, is_interactive, kafka)
+    if not partition_counts:
         raise BadUse(f"The broker at {broker.servers} has no topics yet.")
-    names = list(dict.fromkeys(topics or [ask_topic(found)]))
+    names = list(dict.fromkeys(topics or [ask_topic(partition_counts)]))
     ask = ask_on_terminal if is_interactive else no_answer
     entries = [
-        describe_topic(broker, found, name, records, seconds, ask, schemas) for name in names
+        describe_topic(broker, partition_counts, name, records, seconds, ask, schemas)
+        for name in names
     ]
     if schemas.toml:
         entries.insert(0, schemas.toml)
