@@ -137,10 +137,10 @@ def exit_status(process: subprocess.Popen[bytes]) -> int | None:
         return process.returncode
     if not keeps_zombies():
         return process.poll()
-    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if found is None:
+    siginfo = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if siginfo is None:
         return None
-    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+    return siginfo.si_status if siginfo.si_code == os.CLD_EXITED else -siginfo.si_status
 
 
 def keeps_zombies() -> bool:

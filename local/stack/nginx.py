@@ -59,8 +59,8 @@ def find_nginx() -> str:
     """The path of nginx or openresty; ``NginxMissing`` if neither is installed."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
     for name in ("nginx", "openresty"):
-        if found := shutil.which(name, path=path):
-            return found
+        if executable := shutil.which(name, path=path):
+            return executable
     raise NginxMissing("nginx is not installed")
 
 
@@ -106,8 +106,8 @@ def _link(path: Path, target: Path) -> None:
 def _modules_folder(nginx: str) -> Path | None:
     """The folder of this nginx's dynamic modules; None if it has none."""
     shown = subprocess.run([nginx, "-V"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r"--modules-path=(\S+)", shown)
-    return Path(found.group(1)) if found and Path(found.group(1)).is_dir() else None
+    match = re.search(r"--modules-path=(\S+)", shown)
+    return Path(match.group(1)) if match and Path(match.group(1)).is_dir() else None
 
 
 def check_configuration(command: list[str]) -> None:

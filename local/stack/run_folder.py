@@ -58,9 +58,11 @@ def ended_in_background(run_dir: Path) -> list[str]:
         started = background_marker(run_dir).read_text().split()
     except FileNotFoundError:
         return []
-    found = supervisor.recorded(run_dir)
+    processes = supervisor.recorded(run_dir)
     return sorted(
-        name for name in started if name not in found or not supervisor.is_running(found[name])
+        name
+        for name in started
+        if name not in processes or not supervisor.is_running(processes[name])
     )
 
 

@@ -155,7 +155,7 @@ class Supervisor:
 def recorded(run_dir: Path) -> dict[str, PidFile]:
     """The running processes of pid files, by name; removes all other pid files. A process that has
     ended counts while others of its process group run, such as nginx's workers."""
-    found = {}
+    processes = {}
     for path in sorted(run_dir.glob("*.pid")):
         try:
             pid_file = PidFile(**json.loads(path.read_text()))
@@ -163,10 +163,10 @@ def recorded(run_dir: Path) -> dict[str, PidFile]:
             path.unlink(missing_ok=True)
             continue
         if is_running(pid_file) or has_rest(pid_file.pid, run_dir.resolve()):
-            found[path.stem] = pid_file
+            processes[path.stem] = pid_file
         else:
             path.unlink(missing_ok=True)
-    return found
+    return processes
 
 
 def is_running(pid_file: PidFile) -> bool:

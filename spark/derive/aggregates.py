@@ -126,11 +126,11 @@ def _selected(select: Select, row: Column) -> list[Result]:
 
 
 def _result(aggregate: Aggregate, select: Select | None) -> Result:
-    found = F.col(state_name(aggregate.name))
+    state = F.col(state_name(aggregate.name))
     if aggregate.function in ("min", "max") and aggregate.expression is not None:
-        return aggregate.name, found, fraction_of(aggregate.expression)
+        return aggregate.name, state, fraction_of(aggregate.expression)
     if aggregate.function not in ("latest", "top_k"):
-        return aggregate.name, found, None
+        return aggregate.name, state, None
     assert select is not None
 
     def value(row: Column) -> Column:
@@ -141,9 +141,9 @@ def _result(aggregate: Aggregate, select: Select | None) -> Result:
         return F.struct(*(_json_value(of, form).alias(name) for name, of, form in fields))
 
     if aggregate.function == "top_k":
-        return aggregate.name, F.transform(found, value), None
-    [(_, of, fraction), *_] = _selected(select, found)
-    return (aggregate.name, of, fraction) if select.single else (aggregate.name, value(found), None)
+        return aggregate.name, F.transform(state, value), None
+    [(_, of, fraction), *_] = _selected(select, state)
+    return (aggregate.name, of, fraction) if select.single else (aggregate.name, value(state), None)
 
 
 def exact(expression: Expression) -> Column:

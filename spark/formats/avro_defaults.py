@@ -57,13 +57,13 @@ def _union_default(branches: list[Any], named: Named, value: Any) -> Any:
 
 
 def _record_default(fields: list[dict[str, Any]], named: Named, value: dict[str, Any]) -> Any:
-    found = {}
+    record = {}
     for field in fields:
         name = field["name"]
         if name in value:
-            found[name] = _default(field["type"], named, value[name])
+            record[name] = _default(field["type"], named, value[name])
         elif "default" in field:
-            found[name] = field["default"]
+            record[name] = field["default"]
         else:
             raise ValueError(f"{value} has no {name}")
-    return found
+    return record

@@ -109,8 +109,8 @@ class AvroReader:
         names = self.type.names
 
         def in_order(raw: bytes) -> dict[str, Any]:
-            found = decode(raw)
-            return {name: found[name] for name in names}
+            record = decode(raw)
+            return {name: record[name] for name in names}
 
         return in_order
 
@@ -119,13 +119,13 @@ def _decoder(writer: Any, reader: Any) -> Decode:
     def decode(raw: bytes) -> Any:
         read = io.BytesIO(raw)
         try:
-            found: Any = schemaless_reader(read, writer, reader)
+            record: Any = schemaless_reader(read, writer, reader)
         except Exception as e:  # fastavro's own, EOFError, OverflowError, UnicodeDecodeError, …
             raise ValueError(f"does not match the Avro schema: {type(e).__name__}: {e}") from None
         if read.tell() != len(raw):
             trailing = len(raw) - read.tell()
             raise ValueError(f"does not match the Avro schema: {trailing} trailing bytes")
-        return found[FIELD]
+        return record[FIELD]
 
     return decode
 
@@ -314,5 +314,5 @@ def _aliases(node: dict[str, Any]) -> Sequence[str]:
 def _meaning(node: dict[str, Any]) -> str:
     if "precision" in node:
         return "decimal"
-    found = _LOGICAL.get(f"{node['type']}-{node.get('logicalType')}")
-    return "no time or decimal" if found is None else found.simpleString()
+    spark_type = _LOGICAL.get(f"{node['type']}-{node.get('logicalType')}")
+    return "no time or decimal" if spark_type is None else spark_type.simpleString()

@@ -68,9 +68,9 @@ class ProtobufReader:
             raise ValueError(f"{message} is not a message type of the file; it has: {known}")
         self._message: MessageType = file.message(message)
         self._name = message
-        found, self._convert = self._struct(self._message.descriptor, ())
-        assert isinstance(found, StructType)
-        self.type = found
+        type_, self._convert = self._struct(self._message.descriptor, ())
+        assert isinstance(type_, StructType)
+        self.type = type_
 
     def decode(self, raw: bytes) -> Fields:
         """Decodes a message. Raises ValueError if ``raw`` is not a message of this type."""
@@ -126,12 +126,12 @@ class ProtobufReader:
             keys, key_of = self._single(message.fields_by_name["key"], within)
             value_field = message.fields_by_name["value"]
             values, value_of = self._single(value_field, within)
-            return MapType(keys, values, _is_wrapper(value_field)), lambda found: [
-                (key_of(key), value_of(found[key])) for key in found
+            return MapType(keys, values, _is_wrapper(value_field)), lambda entries: [
+                (key_of(key), value_of(entries[key])) for key in entries
             ]
         item, convert = self._single(field, within)
         if field.is_repeated:
-            return ArrayType(item, _is_wrapper(field)), lambda found: [*map(convert, found)]
+            return ArrayType(item, _is_wrapper(field)), lambda items: [*map(convert, items)]
         return item, convert
 
     def _single(self, field: Any, within: tuple[str, ...]) -> Column:
@@ -152,10 +152,10 @@ class ProtobufReader:
             return DayTimeIntervalType(), _microseconds
         if name in _WRAPPERS:
             wrapped, convert = self._single(message.fields_by_name["value"], within)
-            return wrapped, lambda found: convert(found.value)
+            return wrapped, lambda wrapper: convert(wrapper.value)
         if _is_document(message, within):
             document = self._message.document
-            return StringType(), lambda found: document(found).decode()
+            return StringType(), lambda nested: document(nested).decode()
         return self._struct(message, within)
 
 
@@ -228,12 +228,12 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _timestamp(found: Any) -> int:
-    if not _FIRST <= found.seconds < _END or not 0 <= found.nanos < 1_000_000_000:
+def _timestamp(timestamp: Any) -> int:
+    if not _FIRST <= timestamp.seconds < _END or not 0 <= timestamp.nanos < 1_000_000_000:
         raise ValueError("a Timestamp that is not within the years 1 to 9999")
-    return _microseconds(found)
+    return _microseconds(timestamp)
 
 
-def _microseconds(found: Any) -> int:
-    microseconds: int = 1_000_000 * found.seconds + found.nanos // 1000
+def _microseconds(time: Any) -> int:
+    microseconds: int = 1_000_000 * time.seconds + time.nanos // 1000
     return microseconds

@@ -158,13 +158,13 @@ class _Schemas:
         try:
             schema = self._fetch(schema_id)
             errors = self._errors
-            found = self._decode_with(schema)
+            decode = self._decode_with(schema)
         except ValueError as e:
             error = f"schema {schema_id}: {e}"
             _keep(errors, schema_id, error)
             raise ValueError(error) from None
-        _keep(self._decoders, schema_id, found)
-        return found
+        _keep(self._decoders, schema_id, decode)
+        return decode
 
     def _fetch(self, schema_id: int) -> RegisteredSchema:
         """Fetches a schema. Raises SchemaNotFound if it was missing for long enough, in this task
@@ -173,9 +173,9 @@ class _Schemas:
         missing_since: float | None = None
         while True:
             try:
-                found = self._client.registered(schema_id)
+                schema = self._client.registered(schema_id)
                 self._missing.pop(schema_id, None)
-                return found
+                return schema
             except SchemaNotFound:
                 now = time.monotonic()
                 missing_since = now if missing_since is None else missing_since

@@ -75,7 +75,7 @@ class ColumnJsonDecoder:
     def _checked(self, rows: DataFrame) -> DataFrame:
         """Adds the fields and ``REASON``."""
         # Spark pushes no filter through `inline`, which would decode each record twice.
-        found = rows.select("*", F.inline(decoded(F.col(_RAW + "value"), self.schema)))
+        decoded_rows = rows.select("*", F.inline(decoded(F.col(_RAW + "value"), self.schema)))
         reasons = [F.col(REASON)]
         if self.checks is not None:
             reasons.append(self.checks.column())
@@ -86,4 +86,4 @@ class ColumnJsonDecoder:
         if "key" in self.record:
             is_long = F.octet_length(_RAW + "key") > MAX_BYTES
             reasons.append(F.when(is_long, f"key: more than {MAX_BYTES} bytes"))
-        return found.withColumn(REASON, F.coalesce(*reasons))
+        return decoded_rows.withColumn(REASON, F.coalesce(*reasons))

@@ -67,12 +67,12 @@ def decoded(value: Column, schema: StructType) -> Column:
 
     def find(parsed: Column) -> Column:
         problem = _problem(value, parsed["text"], parsed["document"])
-        found = (_member(parsed["document"], field.name).alias(f"v{n}") for n, field in fields)
-        return F.struct(problem.alias("problem"), *found)
+        variants = (_member(parsed["document"], field.name).alias(f"v{n}") for n, field in fields)
+        return F.struct(problem.alias("problem"), *variants)
 
-    def take(found: Column) -> Column:
-        taken = (_taken(found[f"v{n}"], field.dataType).alias(f"v{n}") for n, field in fields)
-        return F.struct(found.alias("found"), *taken)
+    def take(variants: Column) -> Column:
+        taken = (_taken(variants[f"v{n}"], field.dataType).alias(f"v{n}") for n, field in fields)
+        return F.struct(variants.alias("variants"), *taken)
 
     def convert(step: Column) -> Column:
         values = (_converted(step[f"v{n}"], field.dataType).alias(f"c{n}") for n, field in fields)
@@ -82,10 +82,10 @@ def decoded(value: Column, schema: StructType) -> Column:
         values, before = step["values"], step["step"]
         columns = [values[f"c{n}"].alias(field.name) for n, field in fields]
         reasons = (
-            _reason(before["found"][f"v{n}"], before[f"v{n}"], values[f"c{n}"], field)
+            _reason(before["variants"][f"v{n}"], before[f"v{n}"], values[f"c{n}"], field)
             for n, field in fields
         )
-        reason = F.coalesce(before["found"]["problem"], *reasons)
+        reason = F.coalesce(before["variants"]["problem"], *reasons)
         return F.struct(*columns, reason.alias(REASON))
 
     text = F.when(is_readable, _with_whole_pairs(value.cast("string")))
@@ -130,15 +130,15 @@ def _member(document: Column, name: str) -> Column:
     return F.try_variant_get(document, f'$[0]["{name}"]', "variant")
 
 
-def _taken(found: Column, data_type: DataType) -> Column:
+def _taken(variant: Column, data_type: DataType) -> Column:
     """The value if the JSON value has the type (a time is text); otherwise null."""
     kinds, taken_as = _KINDS[type(data_type)]
     # The type of an array with many different elements is slow to find.
-    is_object = F.try_variant_get(found, "$", "map<string,variant>").isNotNull()
-    is_array = F.try_variant_get(found, "$", "array<variant>").isNotNull()
+    is_object = F.try_variant_get(variant, "$", "map<string,variant>").isNotNull()
+    is_array = F.try_variant_get(variant, "$", "array<variant>").isNotNull()
     kind = F.when(is_object | is_array, "")
-    kind = kind.otherwise(F.schema_of_variant(found))
-    return F.when(kind.rlike(kinds), F.try_variant_get(found, "$", taken_as))
+    kind = kind.otherwise(F.schema_of_variant(variant))
+    return F.when(kind.rlike(kinds), F.try_variant_get(variant, "$", taken_as))
 
 
 def _converted(taken: Column, data_type: DataType) -> Column:
@@ -153,10 +153,10 @@ def _converted(taken: Column, data_type: DataType) -> Column:
     return taken
 
 
-def _reason(found: Column, taken: Column, value: Column, field: StructField) -> Column:
+def _reason(variant: Column, taken: Column, value: Column, field: StructField) -> Column:
     missing = F.lit(None).cast("string") if field.nullable else F.lit(f"{field.name}: missing")
     what = F.when(value.isNotNull(), F.lit(None).cast("string"))
-    what = what.when(found.isNull() | F.is_variant_null(found), missing)
+    what = what.when(variant.isNull() | F.is_variant_null(variant), missing)
     if isinstance(field.dataType, TimestampType):
         what = what.when(taken.isNull(), f"{field.name}: {NOT_A_STRING}")
         what = what.when(is_local(taken), f"{field.name}: {WITHOUT_ZONE}")

@@ -44,8 +44,8 @@ def local_master(session: SparkSession, settings: Settings) -> str | None:
         awaited = admin.wait_for(
             sources.keys() - made.keys(), settings.topics_deadline, on_wait=lambda _: None
         )
-        found = made | awaited | admin.topics(sources)
-    return f"local[{_OTHERS + needed(settings, found)}]"
+        topics = made | awaited | admin.topics(sources)
+    return f"local[{_OTHERS + needed(settings, topics)}]"
 
 
 def check_slots(session: SparkSession, settings: Settings, topics: Mapping[str, Topic]) -> None:

@@ -20,8 +20,8 @@ def time_of(text: Column) -> Column:
     # Python has no year 0. Spark's own parser is faster, and most texts are plain.
     is_plain = text.rlike(rf"\A{PLAIN_PATTERN}\z") & (text >= "0001")
     is_time = text.rlike(rf"\A{TIME_PATTERN}\z") & (text >= "0001")
-    found = F.when(is_plain, text.try_cast("timestamp"))
-    return found.when(is_time & (F.length(text) <= MAX_LENGTH), _instant(text))
+    plain_time = F.when(is_plain, text.try_cast("timestamp"))
+    return plain_time.when(is_time & (F.length(text) <= MAX_LENGTH), _instant(text))
 
 
 def _instant(text: Column) -> Column:
@@ -61,5 +61,5 @@ def _offset(text: Column) -> Column:
 
 
 def _part(text: Column, pattern: str, missing: str) -> Column:
-    found = F.regexp_extract(text, pattern, 1)
-    return F.when(found == "", missing).otherwise(found)
+    part = F.regexp_extract(text, pattern, 1)
+    return F.when(part == "", missing).otherwise(part)

@@ -38,11 +38,11 @@ def visits(requests: DataFrame) -> DataFrame:
     hosts = deduplicated(requests).groupBy("client")
     if requests.isStreaming:
         timeout = GroupStateTimeout.EventTimeTimeout
-        found = hosts.applyInPandasWithState(_update, _VISIT, _STATE, "update", timeout)
+        rows = hosts.applyInPandasWithState(_update, _VISIT, _STATE, "update", timeout)
     else:
-        found = hosts.applyInPandas(_all, _VISIT)
+        rows = hosts.applyInPandas(_all, _VISIT)
     value = F.to_json(F.struct("requests", "bytes"))
-    return found.select(
+    return rows.select(
         session_key(F.col("client"), F.col("start"), F.col("end")).alias("key"),
         F.when(F.col("requests").isNotNull(), value).alias("value"),
         F.col("client").alias("bare_key"),
