@@ -60,15 +60,15 @@ class Selection:
     def _selected(self, stored: bytes) -> bytes:
         """The entry with a document that has the selected fields alone."""
         document = self._to_json(stored[ENTRY_HEAD_SIZE:])
-        found: dict[tuple[str, ...], dict[str, bytes]] = {(): members(document)}
+        by_path: dict[tuple[str, ...], dict[str, bytes]] = {(): members(document)}
         selected = []
         for name, path in self._paths:
             value = _NULL
             for depth, member in enumerate(path):
                 outer = path[:depth]
-                if outer not in found:
-                    found[outer] = members(value)
-                value = found[outer].get(member, _NULL)
+                if outer not in by_path:
+                    by_path[outer] = members(value)
+                value = by_path[outer].get(member, _NULL)
             selected.append(b"%b:%b" % (name, value))
         return stored[:ENTRY_HEAD_SIZE] + b"{%b}" % b",".join(selected)
 
