@@ -3,6 +3,7 @@
 import { showDeadLetters } from "./dead_letters.js";
 import { ago, bytes, count, el, reconcile, setAttribute, setText, whole } from "./dom.js";
 import { oldMaps } from "./proxy.js";
+import { belowOf } from "./totals.js";
 
 const LITTLE_DISK = 0.05; // of the file system
 const byId = (id) => document.getElementById(id);
@@ -102,7 +103,7 @@ function ofPartitions({ views }) {
   for (const { name, placement, replicas } of views) {
     const of = placement.length;
     const silent = placement.filter((p) => p.state !== "answerable").length;
-    const below = placement.filter((p) => p.answered_by.length < replicas).length - silent;
+    const below = belowOf(placement, replicas) - silent;
     const add = (code, tone, text) => found.push({ code, tone, of: name, text: `View ${name}: ${text}` });
     if (silent) {
       add("not-answerable", "bad", `${count(silent)} of ${count(of)} partitions cannot be read.`);

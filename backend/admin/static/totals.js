@@ -7,9 +7,14 @@ export function answerableOf(placement) {
   return placement.filter((p) => p.state === "answerable").length;
 }
 
-/** The number of partitions that are answerable on too few instances. */
+/** Whether fewer instances can answer for a partition than should. `replicas`: their target number. */
+export function isBelowTarget(partition, replicas) {
+  return partition.answered_by.length < replicas;
+}
+
+/** The number of partitions for which fewer instances can answer than should. */
 export function belowOf(placement, replicas) {
-  return placement.filter((p) => p.answered_by.length < replicas).length;
+  return placement.filter((p) => isBelowTarget(p, replicas)).length;
 }
 
 /** The sum of a field, with `format`; some of the numbers may be unknown. */

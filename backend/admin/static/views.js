@@ -5,7 +5,7 @@ import { colourOf } from "./owners.js";
 import { actionButton } from "./actions.js";
 import { collapseButton, filterViews } from "./appearance.js";
 import { describeEstimates, describeStats, pipelineButtons, showPipelineButtons } from "./pipelines.js";
-import { answerableOf, belowOf, sumOf } from "./totals.js";
+import { answerableOf, belowOf, isBelowTarget, sumOf } from "./totals.js";
 
 const STATES = {
   "answerable": "answerable",
@@ -140,7 +140,7 @@ function showPartition(tile, placement, view) {
   setAttribute(tile, "data-pointed", selected.get(view.name) === placement.partition ? "" : null);
   const isMarked = marked && marked.view === view.name && marked.partition === placement.partition;
   setAttribute(tile, "data-marked", isMarked ? "" : null);
-  setAttribute(tile, "data-missing", placement.answered_by.length < view.replicas ? "" : null);
+  setAttribute(tile, "data-missing", isBelowTarget(placement, view.replicas) ? "" : null);
   setAttribute(tile, "data-warned", placement.mis_partitioned || placement.dead_letters ? "" : null);
   setText(tile.querySelector(".owner"), placement.active ?? "nobody");
   setText(tile.querySelector(".standby"), placement.standby.map((id) => `+ ${id}`).join(" "));

@@ -159,6 +159,40 @@ def test_numbers_of_a_view_that_are_unknown_count_as_unknown(page: AdminPage) ->
     shows("≥ 5.0 kB", "≥ 2", "unknown")
 
 
+def test_a_partition_with_too_few_instances_is_counted_and_marked_everywhere(
+    page: AdminPage,
+) -> None:
+    """The first partition of the view has as many as it should, the second one has too few."""
+    replace_answers(
+        page,
+        "topology.json",
+        """send().then(async (answer) => {
+          const topology = await answer.json();
+          const view = topology.views.find(({ name }) => name === "things");
+          view.replicas = 2;
+          view.placement[0].answered_by = ["b1", "b2"];
+          view.placement[1].answered_by = window.isLost ? [] : ["b1"];
+          view.placement[1].state = window.isLost ? "nobody" : "answerable";
+          return Response.json(topology);
+        })""",
+    )
+    page.wait(lambda: page.totals()["Below replica target"] == "1 of 6", "the totals")
+    assert page.facts(".view:nth-child(1) .pointed")["Below replica target"] == "1"
+    assert page.text(".view:nth-child(1) .sum") == "2 of 2 answerable · 1 below replica target"
+    missing = """return [...document.querySelectorAll(".view:nth-child(1) .partition")].map(
+      (tile) => "missing" in tile.dataset)"""
+    assert page.run(missing) == [False, True]
+    [few] = page.attention()["below-replicas"]
+    assert few.startswith("View things: 1 of 2 partitions can be read, but on fewer than 2 ")
+
+    # one that no instance answers for is another finding, and still below the target
+    page.run("window.isLost = true")
+    page.wait(lambda: "not-answerable" in page.attention(), "the finding")
+    assert "below-replicas" not in page.attention()
+    assert page.totals()["Below replica target"] == "1 of 6"
+    assert page.run(missing) == [False, True]
+
+
 def test_a_chart_of_items_takes_no_memory_after_the_next_one_is_drawn(page: AdminPage) -> None:
     keep = "(window.seen ??= []).push(document.querySelector('#found .chart'))"
     drawn = "return window.seen.map((figure) => figure.querySelectorAll('canvas').length)"
