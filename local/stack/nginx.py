@@ -1,4 +1,5 @@
-"""Creates the folder that nginx runs in (see proxy/README.md), and the command that starts it."""
+"""Creates the folder that nginx runs in (see proxy/README.md), and the command that starts it with
+proxy/start, as in containers."""
 
 from __future__ import annotations
 
@@ -76,8 +77,8 @@ def lay_out(
     """Prepares ``prefix`` for nginx on 127.0.0.1:``port``; returns the command that starts it.
 
     The configuration and the Lua modules are links to those of ``files`` (default:
-    ``proxy_files``), so a reload reads changes there. ``workers``: their number (default: that of
-    the processors, and at least 2, as with proxy/start).
+    ``proxy_files``), so a reload reads changes there. ``workers``: their number (default: what
+    proxy/start computes). Options of nginx may be added to the command.
     """
     nginx = find_nginx()
     files = files or proxy_files()
@@ -93,8 +94,8 @@ def lay_out(
         raise LocalError(f"cannot prepare nginx's folder {prefix}: {error}.") from error
     # -e: nginx writes to /var/log/nginx before it has read the configuration.
     arguments = ["-e", f"{prefix}/logs/error.log", "-p", f"{prefix}/", "-c", f"{prefix}/nginx.conf"]
-    workers = workers or max(2, processors())
-    return [nginx, *arguments, "-g", f"daemon off; worker_processes {workers};"]
+    number = [] if workers is None else ["-w", str(workers)]
+    return ["/bin/sh", str(prefix / "proxy" / "start"), *number, nginx, *arguments]
 
 
 def _link(path: Path, target: Path) -> None:

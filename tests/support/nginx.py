@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import ssl
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 
 from local.ports import free_ports
 from local.processes import end, spawn
+from local.settings import REPOSITORY
 from local.stack.nginx import lay_out as nginx_in
 from local.waiting import wait_until
 from tests.support.client import Client
@@ -29,8 +29,7 @@ def lay_out(
     """Like `local.stack.nginx.lay_out`, with `changes` of text in nginx.conf. Returns the command
     that starts nginx. `source`: the folder with nginx.conf and proxy/ (default: the repository)."""
     command = nginx_in(prefix, port, files=source, workers=workers)
-    if re.search("(?m)^worker_processes", (prefix / "nginx.conf").read_text()):
-        command[-1] = "daemon off;"  # of an earlier release
+    command[1] = str(REPOSITORY / "proxy" / "start")  # an earlier release has none
     if changes:
         path = prefix / "nginx.conf"
         text = path.read_text()
@@ -63,14 +62,12 @@ class Nginx:
         """`backends`: addresses, separated by commas. `workers`: their number (default: that of the
         processors). `changes` replace lines of nginx.conf. `files`: the deployment's files, by
         path; `{port}` is replaced. `context`: of clients, if nginx listens with TLS. `source`: see
-        `lay_out`. `starter`: the command that starts nginx, without its own -g."""
+        `lay_out`. `starter`: a command that runs the one of `lay_out`."""
         (self.port,) = free_ports(1)
         self.prefix = prefix
         self.context = context
         self.token = ""  # for its own pages
-        self._command = lay_out(prefix, self.port, workers, changes, source)
-        if starter:
-            self._command = [*starter, *self._command[:-2]]
+        self._command = [*starter, *lay_out(prefix, self.port, workers, changes, source)]
         for path, text in (files or {}).items():
             (prefix / path).parent.mkdir(exist_ok=True)
             (prefix / path).write_text(text.replace("{port}", str(self.port)))
@@ -134,7 +131,7 @@ class Nginx:
         """Returns when only new workers are running."""
         old = self.workers()
         done = subprocess.run(
-            [*self._command[:-2], "-s", "reload"],
+            [*self._command, "-s", "reload"],
             env=self._environment,
             capture_output=True,
             check=False,

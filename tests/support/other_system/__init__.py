@@ -15,11 +15,12 @@ exit 1
 
 def environment(programs: Path, **given: str) -> dict[str, str]:
     """The environment of a process that finds only what macOS has, too: of Python no interfaces of
-    Linux, of programs ps, and an nginx without Lua. `programs`: a folder for these."""
+    Linux, of programs a few of POSIX, and an nginx without Lua. `programs`: a folder for these."""
     programs.mkdir()
     (programs / "nginx").write_text(_WITHOUT_LUA)
     (programs / "nginx").chmod(0o755)
-    (programs / "ps").symlink_to("/usr/bin/ps")
+    for name in ("cat", "getconf", "grep", "ps", "rm", "sed", "tr"):
+        (programs / name).symlink_to(f"/usr/bin/{name}")
     kept = {name: value for name, value in os.environ.items() if name[:10] != "QUERYABLE_"}
     folders = [str(Path(__file__).parent), str(REPOSITORY)]
     return {**kept, "PATH": str(programs), "PYTHONPATH": os.pathsep.join(folders), **given}

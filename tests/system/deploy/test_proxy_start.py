@@ -1,4 +1,4 @@
-"""proxy/start, by which compose, Kubernetes and systemd start nginx."""
+"""proxy/start, by which compose, Kubernetes, systemd and the local stack start nginx."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ START = REPOSITORY / "proxy" / "start"
 MIB = 1 << 20
 
 
-def started(cgroups: Path, conf: Path = Path("nginx.conf")) -> str:
-    """The directives that nginx gets with its configuration."""
+def started(cgroups: Path, *options: str, conf: Path = Path("nginx.conf")) -> str:
+    """The directives that nginx gets with its configuration. `options`: of proxy/start."""
     done = subprocess.run(
-        ["sh", str(START), "sh", "-c", 'echo "$4"', "nginx", "-c", str(conf)],
+        ["/bin/sh", str(START), *options, "/bin/sh", "-c", 'echo "$4"', "nginx", "-c", str(conf)],
         env={**os.environ, "CGROUPS": str(cgroups)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stdout.strip()
@@ -62,7 +62,7 @@ def test_a_real_nginx_has_these_workers_and_all_files_of_the_hard_limit(tmp_path
     (tmp_path / "cgroups").mkdir()
     (tmp_path / "cgroups" / "cpu.max").write_text("300000 100000\n")
     command = [
-        "sh", "-c", "ulimit -Sn 256; ulimit -Hn 5000; exec \"$@\"", "sh", "sh", str(START),
+        "sh", "-c", "ulimit -Sn 256; ulimit -Hn 5000; exec \"$@\"", "sh",
     ]  # fmt: skip
     environment = {"CGROUPS": str(tmp_path / "cgroups")}
     nginx = Nginx(tmp_path / "prefix", "127.0.0.1:1", environment=environment, starter=command)
@@ -75,6 +75,24 @@ def test_a_real_nginx_has_these_workers_and_all_files_of_the_hard_limit(tmp_path
             assert re.search(r"Max open files +5000 +5000 ", limits), limits
 
 
+def test_the_number_of_workers_can_be_given(tmp_path: Path) -> None:
+    assert started(tmp_path, "-w", "1") == "daemon off; worker_processes 1;"
+    assert started(tmp_path, "-w", "70") == "daemon off; worker_processes 70;"
+
+
+def test_without_the_programs_of_linux_the_workers_follow_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS has no nproc, and its getconf says the number of processors."""
+    (tmp_path / "bin").mkdir()
+    for name in ("cat", "grep", "rm", "sed", "tr"):
+        (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
+    (tmp_path / "bin" / "getconf").write_text('#!/bin/sh\n[ "$1" = _NPROCESSORS_ONLN ] && echo 5\n')
+    (tmp_path / "bin" / "getconf").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert started(tmp_path) == "daemon off; worker_processes 5;"
+
+
 def test_a_copy_of_an_earlier_configuration_decides_itself(tmp_path: Path) -> None:
     """nginx would not start with two numbers of workers."""
     earlier, new = tmp_path / "earlier.conf", tmp_path / "new.conf"
@@ -84,7 +102,7 @@ def test_a_copy_of_an_earlier_configuration_decides_itself(tmp_path: Path) -> No
     assert numbers == {earlier: False, new: True}
 
 
-def test_compose_kubernetes_and_systemd_start_nginx_by_it(tmp_path: Path) -> None:
+def test_compose_kubernetes_systemd_and_the_local_stack_start_nginx_by_it(tmp_path: Path) -> None:
     compose = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
     manifests = yaml.safe_load_all((DEPLOY / "kubernetes" / "proxy.yaml").read_text())
     [pod] = [each["spec"]["template"]["spec"] for each in manifests if each["kind"] == "Deployment"]
@@ -94,8 +112,8 @@ def test_compose_kubernetes_and_systemd_start_nginx_by_it(tmp_path: Path) -> Non
         compose["services"]["proxy"]["command"][-1],
         pod["containers"][0]["command"][-1],
         start,
+        " ".join(lay_out(tmp_path, 9)),
     ):
         assert re.search(r"\bsh /\S+/proxy/start \S*(nginx|openresty) -e ", command), command
         assert "daemon off" not in command, "nginx takes the last -g only"
     assert "worker_processes " not in re.sub("#.*", "", (REPOSITORY / "nginx.conf").read_text())
-    assert lay_out(tmp_path, 9)[-2] == "-g"

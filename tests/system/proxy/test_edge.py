@@ -280,10 +280,7 @@ def test_a_slow_body_that_is_refused_does_not_keep_its_connection(
 def test_nginx_runs_without_root(cluster: Cluster, public_folder: Path) -> None:
     prefix = public_folder / "prefix"
     (port,) = free_ports(1)
-    command = lay_out(prefix, port)
-    for name in ("nginx.conf", "proxy"):
-        (prefix / name).unlink()
-        (prefix / name).symlink_to(public_folder / name)
+    command = lay_out(prefix, port, files=public_folder)
     # without root, all other tests cover this as well
     user = NOBODY if os.geteuid() == 0 else None
     if user is not None:

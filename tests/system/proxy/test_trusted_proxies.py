@@ -22,7 +22,6 @@ from tests.support.nginx import Nginx
 from tests.support.security.forwarded_cases import CASES, TRUSTED
 from tests.system.proxy.backends import EPOCH, Cluster
 
-STARTER = ["sh", str(REPOSITORY / "proxy" / "start")]
 COUNT = "/views/words/count"
 BUSY, QUIET = "127.0.9.1", "127.0.9.2"
 """The addresses of two clients."""
@@ -65,7 +64,7 @@ def ask(port: int, path: str, client: str, forwarded_for: Sequence[str] = ()) ->
 
 def start(folder: Path, backends: str, trusted: str, files: dict[str, str] | None = None) -> Nginx:
     environment = {"QUERYABLE_TRUSTED_PROXIES": trusted, "QUERYABLE_PROXY_REFRESH": "0.1"}
-    return Nginx(folder, backends, environment, files=files, starter=STARTER)
+    return Nginx(folder, backends, environment, files=files)
 
 
 @pytest.fixture(scope="module")
@@ -165,9 +164,9 @@ def test_a_proxy_on_another_machine_cannot_say_that_a_client_is_on_this_one(tmp_
         pytest.skip(reason)
     with Network("10.0.0.1") as network:
         machine = network.connect("m1", "10.0.0.2")
-        command = lay_out(tmp_path, 8080)[:-2]
+        command = lay_out(tmp_path, 8080)
         (tmp_path / "listen.conf").write_text("listen 10.0.0.2:8080; listen 127.0.0.1:8080;")
-        command = ["ip", "netns", "exec", machine, *STARTER, *command]
+        command = ["ip", "netns", "exec", machine, *command]
         environment = {**os.environ, "QUERYABLE_TRUSTED_PROXIES": "10.0.0.1"}
         process = spawn(command, tmp_path / "output.log", env=environment)
 
@@ -201,7 +200,7 @@ def test_a_proxy_on_another_machine_cannot_say_that_a_client_is_on_this_one(tmp_
 def test_a_wrong_setting_is_named_and_an_empty_one_removes_the_file(tmp_path: Path) -> None:
     def run(trusted: str) -> tuple[int, str]:
         done = subprocess.run(
-            [*STARTER, "true", "-p", f"{tmp_path}/"],
+            ["sh", str(REPOSITORY / "proxy" / "start"), "true", "-p", f"{tmp_path}/"],
             env={"PATH": "/usr/bin:/bin:/usr/sbin", "QUERYABLE_TRUSTED_PROXIES": trusted},
             capture_output=True,
             text=True,

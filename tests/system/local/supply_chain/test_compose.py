@@ -14,9 +14,9 @@ import yaml
 from backend.security.cluster_secret import ClusterSecret
 from local import http, ports
 from local.settings import REPOSITORY
-from local.stack.nginx import lay_out
 from local.waiting import wait_until
 from tests.support.containers.compose import compose_command
+from tests.support.nginx import lay_out
 
 COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -134,10 +134,9 @@ def test_the_logs_of_the_proxy_are_rotated(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     # no backend answers: its own pages are enough
     environment = {"QUERYABLE_BACKENDS": f"127.0.0.1:{unused}", "PATH": "/usr/bin:/bin"}
-    *command, directives = lay_out(tmp_path, port)
-    if os.getuid() == 0:
-        directives += " user root;"  # as in the container, where all processes have one user
-    command.append(directives)
+    # as in the container, where all processes have one user
+    changes = {"pid logs": "user root; pid logs"} if os.getuid() == 0 else {}
+    command = lay_out(tmp_path, port, changes=changes)
     nginx = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     script = str(REPOSITORY / "docker" / "rotate-logs")
     rotating = subprocess.Popen(["sh", script, str(logs), "500", "0.05"])
