@@ -22,14 +22,16 @@ UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 """The units of ``date_trunc``. A week begins on Monday, as in ISO 8601."""
 CLOCK_UNITS = {"second": SECOND, "minute": MINUTE, "hour": HOUR}
 EARLIEST, LATEST = -(2**63) + 400 * DAY, 2**63 - 1 - 2 * DAY
-"""The first and the last time that is computed with. Others count as one of these."""
+"""The earliest and the latest time that the calendar computes. A time beyond them becomes the
+nearer one."""
 
 Part = Callable[[int], int]
 """A function of a local time, in µs since 1970 in its zone."""
 
 
 def timestamp_function(per_second: int) -> Callable[[int], int | None]:
-    """A function from a number of s, ms or µs since 1970 to the time; None beyond 64 bits of µs."""
+    """A function from a number of s, ms or µs since 1970 to the time, or to None if it does
+    not fit in 64 bits of µs."""
     most, factor = MAX_SECONDS * per_second, SECOND // per_second
 
     def timestamp(number: int) -> int | None:
@@ -57,8 +59,8 @@ def offset_function(zone: str | None) -> Callable[[int], int]:
 
 
 def _local_to_utc(zone: str | None) -> Callable[[int], int]:
-    """A function from a local time to the first time at which clocks show it. If they skip it, it
-    counts with the offset before."""
+    """A function from a local time to the first time at which the zone's clocks show it. If they
+    skip it, the offset before the skipped hour applies."""
     if zone is None or zone == "UTC":
         return lambda local: local
     offset = offset_function(zone)
@@ -111,7 +113,7 @@ PARTS: dict[str, Part] = {
 
 
 def part_function(name: str, zone: str | None) -> Callable[[int], int]:
-    """The function ``hour`` and the like of a time."""
+    """A function from a time to one of its parts, such as ``hour``."""
     part, offset = PARTS[name], offset_function(zone)
 
     def of_time(time: int) -> int:
@@ -122,7 +124,7 @@ def part_function(name: str, zone: str | None) -> Callable[[int], int]:
 
 
 def date_function(zone: str | None) -> Callable[[int], str]:
-    """The function ``date`` of a time: 2026-01-31."""
+    """A function from a time to its date as text, such as 2026-01-31."""
     offset = offset_function(zone)
 
     def date(time: int) -> str:
@@ -138,7 +140,7 @@ def bounded(time: int) -> int:
 
 
 def trunc_function(unit: str, zone: str | None = None) -> Callable[[int], int]:
-    """The function ``date_trunc`` of a time."""
+    """A function from a time to the start of the unit that contains it, as ``date_trunc``."""
     unit = unit.lower()
     offset, utc = offset_function(zone), _local_to_utc(zone)
     if unit in CLOCK_UNITS:

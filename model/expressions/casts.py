@@ -75,7 +75,7 @@ PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{0,30})?", re.ASCII)
 _DIGITS = re.compile(r"([+-]?[0-9]{1,19})(?:\.0*)?", re.ASCII)
 _NUMBER = re.compile(r"[+-]?[0-9]{1,400}(?:\.[0-9]{0,400})?(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
 _EXACT = 2**53
-"""Above it, not every whole number is a double."""
+"""Above this, some whole numbers are not exactly a double."""
 
 
 def cast_function(name: str, source: Type, target: Type) -> Callable[[Any], Any]:

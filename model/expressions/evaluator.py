@@ -76,10 +76,10 @@ _STRICT: dict[str, str] = {
     "size": "len({})",
     "map_keys": "list({})",
 }
-"""Functions and operators that are null if one of their arguments is, as Python."""
+"""The Python source of functions and operators that are null if one of their arguments is."""
 _NUMBERS = frozenset({"+", "-", "*", "negative", "/", "%", "abs", "round", "floor", "ceil"})
 _WHOLE = frozenset({"+", "-", "*", "negative"})
-"""Calculations that have operators in Python, if the numbers are whole."""
+"""Calculations with whole numbers for which Python has an operator."""
 _PER_SECOND = {"timestamp_seconds": 1, "timestamp_millis": 1000, "timestamp_micros": 1_000_000}
 _COMPARISONS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _COMPARE = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
@@ -408,7 +408,7 @@ def _json_kind(value: object) -> type | None:
 
 
 def _written(call: Call) -> list[Any]:
-    """The values of all arguments but the first, which are written out."""
+    """The values of the literals after the first argument."""
     return [argument.value for argument in call.arguments[1:] if isinstance(argument, Literal)]
 
 

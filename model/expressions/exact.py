@@ -52,7 +52,7 @@ def number_function(name: str, arguments: Sequence[Type], result: Type) -> Calla
 
 
 def converter(source: Type, target: Type) -> Callable[[Any], Any] | None:
-    """The function that makes a number one of another kind; None if it is of this kind."""
+    """A function that converts a number to another kind; None if it need not be converted."""
     if source.kind is target.kind:
         return None
     if target.kind is Kind.NUMBER:
@@ -121,7 +121,7 @@ _OF_WHOLE: dict[str, Callable[..., int | None]] = {
 
 
 def _rounded(name: str, result: Type) -> Callable[..., Any]:
-    """Of a decimal, to the scale of the result."""
+    """A function that rounds a decimal to the scale of the result."""
     step = Decimal(1).scaleb(-result.scale)
     is_whole = result.kind is Kind.INTEGER
 

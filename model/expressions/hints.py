@@ -24,7 +24,7 @@ _DIFFERENCE = "write (unix_seconds(a) - unix_seconds(b)) / 86400 for days"
 _DATE = "write date(a) for 2026-01-31, or date_trunc('day', a) for a time"
 _PATH = 'declare the field with a path: { path = "a.b", type = "string" }, or as a map'
 _EACH = 'write each = { item = "items" } for a row per element'
-_RECORDS = 'a record knows no others: use latest = "time" or top_k = { k = 3, by = "size" }'
+_RECORDS = 'an expression sees one record: use latest = "time" or top_k = { k = 3, by = "size" }'
 _COLLECT = 'write top_k = { k = 100, by = "time" } for a list'
 _FUNCTIONS: Mapping[str, str] = {
     **dict.fromkeys(("cast", "convert", "safe_cast", "int", "integer", "float", "double"), _CAST),
@@ -122,7 +122,7 @@ _WORDS: Mapping[str, str] = {
     "&": "write and",
     "|": "write or; || joins texts",
     "!": "write not, or <>",
-    ";": "an expression has no end sign",
+    ";": "an expression does not end with a semicolon",
     ",": 'write and between conditions; several values are a list in TOML: key = ["a", "b"]',
     "null": "write a is null, or coalesce(a, 0)",
     "case": "write case when a > 1 then 'x' else 'y' end",

@@ -89,8 +89,8 @@ def regexp_extract_all_function(pattern: str, group: int = 0) -> Callable[[str],
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """All matches that Java finds. After an empty match, it goes on at the next unit of 16 bits; so
-    there may be another empty match within a character that has two of them."""
+    """All matches that Java finds. After an empty match, Java continues at the next UTF-16 code
+    unit. So it may find another empty match within a character that has two code units."""
     at = 0
     while at <= len(text) and (match := pattern.search(text, at)) is not None:
         yield match

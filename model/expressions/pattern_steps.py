@@ -36,8 +36,8 @@ class Part(NamedTuple):
 def most_steps(parts: Sequence[Part]) -> tuple[float, str]:
     """An upper limit of the steps on a long text, and the first repetition that matches what can
     follow it. ``parts``: of a valid pattern that repeats no groups."""
-    signs = _signs(parts)
-    followed_by = _first(parts, signs)
+    characters = _characters(parts)
+    followed_by = _first(parts, characters)
     steps, first = 1.0, ""
     is_anchored = bool(parts) and parts[0].text == "^" and not _alternatives(parts, -1)
     for at in reversed(range(len(parts))):
@@ -47,27 +47,27 @@ def most_steps(parts: Sequence[Part]) -> tuple[float, str]:
             continue
         if text == ")":
             steps *= 2
-        elif not _is_certain(signs[at], followed_by[at + 1]):
+        elif not _is_certain(characters[at], followed_by[at + 1]):
             steps *= most - least + 1
             first = _written(parts[at])
-        elif not _begins_once(parts, signs, at):
+        elif not _begins_once(parts, characters, at):
             steps = max(steps, most)
     return (steps if is_anchored else steps * LONG_TEXT), first
 
 
-def _signs(parts: Iterable[Part]) -> list[frozenset[str]]:
+def _characters(parts: Iterable[Part]) -> list[frozenset[str]]:
     """The characters that each part matches. ``_ANY_OTHER`` stands for all characters that are not
     in the pattern."""
-    others = {sign for part in parts for sign in part.text}
+    others = {character for part in parts for character in part.text}
     alphabet = _ASCII | others | {_ANY_OTHER}
-    signs_by_text: dict[str, frozenset[str]] = dict.fromkeys([*_EMPTY, "(", "|", ")"], frozenset())
-    for text in {part.text for part in parts} - signs_by_text.keys():
+    by_text: dict[str, frozenset[str]] = dict.fromkeys([*_EMPTY, "(", "|", ")"], frozenset())
+    for text in {part.text for part in parts} - by_text.keys():
         matches = re.compile(text, re.ASCII | re.DOTALL).fullmatch
-        signs_by_text[text] = frozenset(sign for sign in alphabet if matches(sign))
-    return [signs_by_text[part.text] for part in parts]
+        by_text[text] = frozenset(character for character in alphabet if matches(character))
+    return [by_text[part.text] for part in parts]
 
 
-def _first(parts: Sequence[Part], signs: Sequence[frozenset[str]]) -> list[set[str]]:
+def _first(parts: Sequence[Part], characters: Sequence[frozenset[str]]) -> list[set[str]]:
     """For each part, and for the end: what the rest of the pattern can begin with from there on."""
     first: list[set[str]] = [set() for _ in parts] + [{_END}]
     closing = len(parts)  # the end of the group that the part is in
@@ -90,7 +90,7 @@ def _first(parts: Sequence[Part], signs: Sequence[frozenset[str]]) -> list[set[s
         elif text in _EMPTY:
             first[at] = set(_EMPTY[text])
         else:
-            first[at] = {*signs[at], *(first[at + 1] if least == 0 else ())}
+            first[at] = {*characters[at], *(first[at + 1] if least == 0 else ())}
     return first
 
 
@@ -107,14 +107,14 @@ def _alternatives(parts: Sequence[Part], group: int) -> list[int]:
     return places
 
 
-def _is_certain(signs: frozenset[str], following: set[str]) -> bool:
+def _is_certain(characters: frozenset[str], following: set[str]) -> bool:
     """Whether only one length of a repetition can continue the match."""
-    if _EDGE in following and not (signs <= _WORD or signs.isdisjoint(_WORD)):
+    if _EDGE in following and not (characters <= _WORD or characters.isdisjoint(_WORD)):
         return False
-    return _UNKNOWN not in following and signs.isdisjoint(following)
+    return _UNKNOWN not in following and characters.isdisjoint(following)
 
 
-def _begins_once(parts: Sequence[Part], signs: Sequence[frozenset[str]], at: int) -> bool:
+def _begins_once(parts: Sequence[Part], characters: Sequence[frozenset[str]], at: int) -> bool:
     """Whether a repetition can only begin where its run of characters begins, so that the runs of
     all attempts together are not longer than the text."""
     before = at - 1
@@ -123,8 +123,8 @@ def _begins_once(parts: Sequence[Part], signs: Sequence[frozenset[str]], at: int
     if before < 0 or parts[before].least == 0:
         return False
     if parts[before].text == r"\b":
-        return signs[at] <= _WORD
-    return bool(signs[before]) and signs[before].isdisjoint(signs[at])
+        return characters[at] <= _WORD
+    return bool(characters[before]) and characters[before].isdisjoint(characters[at])
 
 
 def _written(part: Part) -> str:

@@ -1,4 +1,4 @@
-"""Hints for SQL users: the type of a field instead of the name of a type in SQL."""
+"""Hints for SQL users: which type a field should have instead of a type of SQL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPES = {
 
 
 def type_hint(text: str) -> str:
-    """What to write instead of the name of a type in SQL."""
+    """What to write instead of a type of SQL. Empty if there is no hint."""
     name = text.strip().lower().removesuffix(" not null")
     optional = "?" if name.endswith(("?", " null")) else ""
     name = name.removesuffix("?").removesuffix(" null")

@@ -23,7 +23,8 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> list[Token]:
-    """The tokens, and an ``end``. Raises ValueError with the character (from 1)."""
+    """The tokens; the last one is of the kind ``end``. Raises ValueError, which says at which
+    character (from 1) the text is wrong."""
     tokens: list[Token] = []
     at = 0
     end = len(text.rstrip())

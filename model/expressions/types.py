@@ -210,8 +210,8 @@ def parse_field_type(text: str) -> Type:
 def _bounds(
     low: str | None, high: str | None, least: int, most: int, scale: int
 ) -> tuple[int, int]:
-    """A range that is written, in units of the last digit; else the greatest range. Raises
-    ValueError if it has more digits."""
+    """The declared range, in units of the last digit; the greatest range if none is declared.
+    Raises ValueError if a bound has more digits."""
     if low is None or high is None:
         return least, most
     bounds = Decimal(low).scaleb(scale), Decimal(high).scaleb(scale)

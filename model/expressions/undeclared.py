@@ -47,8 +47,8 @@ def with_types(
 
 
 def read_as(expression: Expression, type_: Type) -> Expression:
-    """The expression, with this type for its fields without a declared type, if its value is one of
-    theirs."""
+    """An expression whose value is that of a field without a declared type, such as ``coalesce(a,
+    b)``: its fields get this type. Other expressions are returned unchanged."""
     if expression.type.kind is not Kind.JSON or isinstance(expression, Literal):
         return expression
     if isinstance(expression, Call):

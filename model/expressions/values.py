@@ -73,11 +73,11 @@ def double_of_number(value: object) -> float:
         raise ValueError("not a number within the range of a double") from None
     if not abs(number) < float("inf"):
         raise ValueError("not a finite number")
-    return number + 0.0  # -0.0 and 0.0 are equal, so one of them would be chosen by chance
+    return number + 0.0  # -0.0 becomes 0.0: they are equal, so a result could be either
 
 
 def number_of_digits(text: str) -> int | Decimal | None:
-    """The number that a text of digits is, such as -3.50; None for another text."""
+    """The number that a text such as -3.50 represents; None if it represents none."""
     digits = _DIGITS.fullmatch(text)
     if digits is None:
         return None
@@ -85,8 +85,8 @@ def number_of_digits(text: str) -> int | Decimal | None:
 
 
 def unquoted(value: object) -> object:
-    """A text of digits as the number that it is; another value unchanged. A decimal is a whole
-    number, or the double of its text."""
+    """The number that a text such as -3.50 represents: a whole number if it is one, otherwise a
+    double. Other values are returned unchanged."""
     digits = number_of_digits(value) if type(value) is str else None
     if isinstance(digits, Decimal):
         whole = int(digits)

@@ -1,5 +1,5 @@
-"""The types of calculations. A result that may not fit is refused, or is null where the docs say
-so, so that no calculation fails."""
+"""The types of calculations. A calculation whose result may be too large is refused, or is null
+where the docs say so. So no calculation fails."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Function:
 
 
 def check_count(name: str, arguments: Arguments, fewest: int, most: int) -> None:
-    """Raise ValueError unless there are so many arguments."""
+    """Raise ValueError unless there are from ``fewest`` to ``most`` arguments."""
     if not fewest <= len(arguments) <= most:
         count = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         noun = "argument" if count == "1" else "arguments"
@@ -132,7 +132,8 @@ def check_same_kind(name: str, kinds: set[Kind]) -> None:
 
 
 def as_decimal(type_: Type, scale: int) -> Type:
-    """A whole number or decimal as a decimal with at least its scale."""
+    """The type of a whole number or decimal as a decimal with this scale, which is not smaller than
+    its own."""
     factor: int = 10 ** (scale - type_.scale)
     return decimal(type_.low * factor, type_.high * factor, scale, type_.optional)
 

@@ -28,7 +28,7 @@ from model.expressions.types import (
 
 MAX_BYTES = 2**31 - 1
 MAX_REPLACED = 1_000_000
-"""The most characters of a text that ``replace`` makes longer."""
+"""The maximum number of characters of a text that ``replace`` has made longer."""
 
 
 def concat(arguments: Arguments) -> Type:
@@ -96,7 +96,7 @@ def split(arguments: Arguments) -> Type:
 
 
 def contains(arguments: Arguments) -> Type:
-    """Whether a text has a text, or a list an element."""
+    """Whether a text contains another text, or a list contains an element."""
     check_count("contains", arguments, 2, 2)
     container, part = (argument.type for argument in arguments)
     if container.kind in LISTS:

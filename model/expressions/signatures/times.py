@@ -92,7 +92,7 @@ def date_trunc(arguments: Arguments) -> Type:
         raise ValueError(f"{unit[:20]!r} is not a unit: use {', '.join(UNITS)}")
     _check_zone("date_trunc", arguments, 2)
     operand = arguments[1].type
-    # A year before; the first and last times are outside of the years 1 to 9999.
+    # The start of a unit is up to a year before the time.
     low = max(operand.low - 367 * 86_400, -MAX_SECONDS)
     return replace(TIME, optional=optional, low=low, high=operand.high)
 

@@ -183,7 +183,7 @@ def test_what_is_accepted(text: str, value: object) -> None:
         ("n as total", "names for expressions are in let"),
         ("distinct s", 'distinct = "name"'),
         ("s is distinct from 'a'", "a <> b or a is null"),
-        ("n;", "no end sign"),
+        ("n;", "does not end with a semicolon"),
         ("s, n", 'key = ["a", "b"]'),
         ("unnest(tags)", 'each = { item = "items" }'),
         ("tags[0]", "the first element is a[1]"),

@@ -136,7 +136,7 @@ def test_the_range_of_a_result(text: str, low: int, high: int) -> None:
         ("uuid()", "unknown function uuid"),
         ("java_method('java.lang.System', 'exit')", "unknown function java_method"),
         ("(select 1)", "unknown field select"),
-        ("word; drop", "unexpected ;. An expression has no end sign, at character 5"),
+        ("word; drop", "unexpected ;. An expression does not end with a semicolon, at character 5"),
         ("small / word", "argument 2 of / is a string, not a number. Write try_cast(a as long)"),
         ('word = "x"', "strings have single quotes"),
         ("word = 'x", "a string without a closing quote at character 8"),
