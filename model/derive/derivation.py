@@ -78,8 +78,9 @@ class Join:
     row whose key is the value of ``on``. ``static``: whether the table never changes. Otherwise the
     view follows its changes.
 
-    With ``within``, ``source`` is a ``stream``, and its records have all ``fields``. A record is in
-    a pair with each of them whose key is ``on`` and whose time differs by at most ``within`` ms.
+    With ``within``, ``source`` is a ``stream``, and its records have all ``fields``. A record forms
+    a pair with each of them whose key equals ``on`` and whose time differs by at most ``within``
+    ms.
     """
 
     name: str
@@ -100,8 +101,8 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class ValueSchema:
-    """How values are decoded whose fields a schema declares. ``format``: a name of views.toml.
-    ``content``: that of the file with the reader's schema. ``message``: the type of Protobuf
+    """How to decode values whose fields a schema declares. ``format``: a name of views.toml.
+    ``content``: the content of the file with the reader's schema. ``message``: the type of Protobuf
     messages. ``is_framed``: values name the schema that they were written with, as Confluent's
     serializers do."""
 
@@ -123,8 +124,9 @@ class Derivation:
     of a record key is its row, and a null value deletes it. ``session``: the gap that ends a
     session. ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are
     read from values; None: every value is a row. ``paths``: the paths of the fields that are not
-    members with their own name. ``schema``: None if values are JSON or text. ``topic_config``:
-    settings of the topic, if Spark's job creates it. ``written``: the table in its ``normal_form``.
+    members of the value with the field's name. ``schema``: None if values are JSON or text.
+    ``topic_config``: settings of the topic, if Spark's job creates it. ``written``: the table in
+    its ``normal_form``.
     """
 
     source: str
@@ -193,7 +195,7 @@ class Derivation:
 
     @property
     def is_map(self) -> bool:
-        """Whether the view has no aggregates, so each row is written as it is read."""
+        """Whether the view has no aggregates: a row becomes an entry as it is."""
         return not self.aggregates
 
     @property

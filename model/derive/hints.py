@@ -26,7 +26,7 @@ _KEYS: Mapping[str, str] = {
     "average": 'write avg = "…"',
     "total": 'write sum = "…"',
     **dict.fromkeys(("partition_by", "primary_key", "keys"), 'key = "…" groups the records'),
-    "with": "the keys of the table need no with",
+    "with": "there is no with: its settings are keys of this table",
     **dict.fromkeys(("grace", "grace_period", "watermark"), 'write lateness = "1h" with time'),
     **dict.fromkeys(("size", "window_size", "tumble"), 'write window = "1h"'),
     **dict.fromkeys(("hop", "slide"), 'write window = "1h" and advance = "10m"'),

@@ -25,7 +25,7 @@ _HINTS = {
     "how": _OUTER,
     "inner": _OUTER,
     "left": _OUTER,
-    "key": "the key of the table is that of its records: on is compared with it. For two streams, "
+    "key": "on is compared with the record keys of the table. For two streams, "
     'write within = "1h", too',
     "select": "the fields of the table are in fields, and the value of the view is in its select",
 }

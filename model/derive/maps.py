@@ -14,7 +14,7 @@ STREAM, TABLE = "stream", "table"
 _RECORD_KEY = "record_key"
 
 OF_TABLES = ("count", "sum", "avg")
-"""The aggregates of a table: those that a row can be taken out of."""
+"""The aggregates that a table may have: a row can be removed from their result."""
 
 _MAP_HINTS = {
     "window": "write count = true or another aggregate; or points = true for an entry at each time",
@@ -24,7 +24,7 @@ _MAP_HINTS = {
 }
 _TABLE_HINTS = {
     "identity": "the newest record of a key counts, so it needs none: omit it",
-    "each": "a record that becomes several rows could not delete them: read the topic as a stream",
+    "each": "a deletion would not know the rows that a record became: read the topic as a stream",
     "time": "the newest record of a key counts, whatever its time is: omit it",
     "points": 'a table has one row for each key, at no time: omit it, or write kind = "stream"',
     "window": 'a table has one row for each key, at no time: omit it, or write kind = "stream"',
@@ -60,26 +60,27 @@ def check_table(table: Mapping[str, Any], derivation: Derivation) -> None:
         if aggregate.function not in OF_TABLES:
             raise TableError(
                 (aggregate.function,),
-                "not of a table: it could not be taken back when a row changes or is deleted. "
-                f"{', '.join(OF_TABLES)} can. Write the others in requests, with /aggregate or "
-                "/top of a view of the rows, without an aggregate",
+                'not with kind = "table": a row that changes or is deleted could not be removed '
+                f"from the result. Use {', '.join(OF_TABLES)}; or derive a view of the rows, "
+                "without an aggregate, and query it with /aggregate or /top",
             )
     for key, hint in _TABLE_HINTS.items():
         if key in table:
-            raise TableError((key,), f"not of a table: {hint}")
+            raise TableError((key,), f'not with kind = "table": {hint}')
     if derivation.aggregates:
         return
     if len(derivation.key) > 1 or not _is_record_key(derivation.key[0]):
         raise TableError(
             ("key",),
-            "in a map of a table, a deletion has only the record's key, and no two of them may "
-            'have one key: write key = "record_key", or "concat(\'a-\', record_key)"; or an '
-            "aggregate, which may have any key: count, sum or avg",
+            "without an aggregate, the key must follow from the record's key, because a deletion "
+            "has nothing else, and must differ for different records: write "
+            'key = "record_key", or "concat(\'a-\', record_key)"; or use count, sum or avg, which '
+            "may have any key",
         )
 
 
 def _is_record_key(expression: Expression) -> bool:
-    """Whether the expression is ``record_key``, or this with texts around it."""
+    """Whether the expression is ``record_key``, or ``concat`` of it and literal texts."""
     parts: tuple[Expression, ...] = (expression,)
     if isinstance(expression, Call) and expression.function == "concat":
         parts = expression.arguments

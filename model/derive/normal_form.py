@@ -20,11 +20,12 @@ def normal_form(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     White space in expressions does not count. The order of names in a value does: it is the order
     of the columns in Spark's state. The form must be the same in all releases, because it is stored
     in checkpoints. So it has neither defaults nor anything else that a parser adds, and keys have
-    their earliest names. The exception are joins: the first ones were static without saying so.
+    their earliest names. Joins are the exception: the first ones were static and did not
+    say so. So ``static = true`` is left out, and other joins have ``static = false``.
     """
     stored = {stored_name(key): value for key, value in table.items()}
     if stored.get("kind") == STREAM:
-        del stored["kind"]  # it says what a table without it says
+        del stored["kind"]  # the default
     if stored.get("format") in (JSON, TEXT):
         del stored["format"]  # it follows from fields
     if "join" in stored:

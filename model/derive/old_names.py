@@ -29,5 +29,6 @@ def written_path(path: tuple[str, ...], table: Mapping[str, Any]) -> tuple[str, 
 
 
 def stored_name(key: str) -> str:
-    """The name of a key in checkpoints: its earliest name, so that they continue."""
+    """The name of a key in checkpoints: its earliest name, so that existing checkpoints
+    continue."""
     return next((old for old, current in CURRENT.items() if current == key), key)

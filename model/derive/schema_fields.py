@@ -1,5 +1,5 @@
-"""The format of values in ``[sources.NAME]`` and ``derive``, and the fields that a schema declares:
-names with dots, and their types."""
+"""The format of values in ``[sources.NAME]`` and ``derive``, and the names and types of the fields
+that a schema declares. The name of a nested field has dots."""
 
 from __future__ import annotations
 

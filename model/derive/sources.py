@@ -1,7 +1,7 @@
-"""The tables ``[sources.NAME]`` of views.toml: what several views say about a topic, said once.
+"""The tables ``[sources.NAME]`` of views.toml: what several views need to know about a topic.
 
-A source is merged into the tables ``derive`` and ``join`` that name it. So a view means the same,
-and continues its checkpoint, wherever this is declared.
+A source is merged into the tables ``derive`` and ``join`` that name it. So it makes no
+difference to a view or its checkpoint whether the source or the view declares a key.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def with_source(table: Any, sources: Sources) -> Any:
 
 
 def source_of_key(table: Any, path: tuple[str, ...], sources: Sources) -> str | None:
-    """The name of the source that says what is wrong at ``path`` of a table ``derive``; None if the
-    table says it."""
+    """The name of the source that declares the key at ``path`` of a table ``derive``; None if the
+    table declares it itself."""
     if not path or not isinstance(table, dict) or path[0] in table:
         return None
     source = _named(table, sources)

@@ -75,14 +75,14 @@ def _strings(fields: Any) -> list[str]:
 
 
 def check_pairs(derivation: Derivation) -> None:
-    """Raise TableError if the view cannot have the pairs of two streams."""
+    """Raise TableError if the view has a key that a join of two streams does not allow."""
     join = derivation.pairs
     if join is None:
         return
     path = ("join", join.name)
     if len(derivation.joins) > 1:
         raise TableError(
-            path, "a join of two streams is the only join of a view: join its topic in another view"
+            path, "a view that joins two streams has no other join: join its topic in another view"
         )
     if derivation.is_table:
         raise TableError(
@@ -94,7 +94,7 @@ def check_pairs(derivation: Derivation) -> None:
         function = derivation.aggregates[0].function
         raise TableError(
             (function,),
-            "not with a join of two streams, in which Spark has no aggregates. Write two views: "
+            "not with a join of two streams, which Spark cannot aggregate. Write two views: "
             f"this one without {function}, and one whose from is its topic, with "
             'kind = "table"',
         )

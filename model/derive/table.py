@@ -81,7 +81,7 @@ KEYS = (
 MAX_KEY_PARTS = 8
 MAX_WINDOWS_OF_A_RECORD = 100
 EARLINESS_S = 3600
-"""Clocks differ, and a time in the far future is a mistake."""
+"""The default of ``earliness``: clocks differ, but a time in the far future is a mistake."""
 
 Names = dict[str, Expression]
 
@@ -117,7 +117,7 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
     names: Names = {name: Field(name, type_) for name, type_ in RECORD_FIELDS.items()}
     is_table = parse_kind(table)
     if is_table:
-        names["record_key"] = Field("record_key", STRING)  # others are dead letters
+        names["record_key"] = Field("record_key", STRING)  # a record without one is a dead letter
     names = dict(fields or {TEXT: Field(TEXT, STRING)}) | names
     joins = parse_joins(table, names, parse_derivation)
     let = _parse_let(table, names)
@@ -149,11 +149,11 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
         is_table=is_table,
         identity=_parse_identity(table, names),
         joins=joins,
-        rows=rows if schema is None else None,  # other formats know their frame
+        rows=rows if schema is None else None,  # else `schema` says whether values have a frame
         paths=paths,
         schema=schema,
         topic_config=parse_topic_config(table.get("topic_config", {}), ("topic_config",)),
-        # which says what the view means, so it does not have the settings of its topic
+        # the settings of its topic do not change what the view means
         written=normal_form({key: table[key] for key in table if key != "topic_config"}),
     )
     check_rows(table, derivation)
@@ -400,8 +400,8 @@ def _parse_identity(table: Mapping[str, Any], names: Names) -> tuple[str, ...]:
 
 
 def _check_times_of_objects(derivation: Derivation) -> None:
-    """Raise TableError if the state of a join would have times within objects: it has them in ms
-    only."""
+    """Raise TableError if the state of a join would contain times within objects, of which it keeps
+    milliseconds only."""
     if derivation.each is None or not derivation.changing:
         return
     name, array = derivation.each

@@ -26,7 +26,7 @@ class RowCodec(JsonCodec):
 
     def __init__(self, records: Codec) -> None:
         """`records`: the codec of the record values."""
-        self.quotes_numbers = True  # Debezium writes decimals as strings if it is told to
+        self.quotes_numbers = True  # Debezium can be configured to write decimals as strings
         self.quotes_infinities = records.quotes_infinities
 
     @property

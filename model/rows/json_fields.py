@@ -69,8 +69,9 @@ def fields_reader(fields: Sequence[JsonField]) -> Callable[[bytes], Fields]:
 def _with_long_numbers(
     read_fields: Callable[[bytes], Fields], exact: Sequence[JsonField]
 ) -> Callable[[bytes], Fields]:
-    """As ``read_fields``, but the fields ``exact`` have all digits of whole numbers. orjson turns
-    one of more than 64 bits into a double, so two different ones would become the same text."""
+    """As ``read_fields``, but whole numbers in the fields ``exact`` keep all their digits. orjson
+    reads a number of more than 64 bits as a double, so two different ones would become the same
+    text."""
 
     def read(value: bytes) -> Fields:
         decoded = read_fields(value)
@@ -89,7 +90,7 @@ def _with_long_numbers(
 
 
 _KEPT: dict[Kind, type] = {Kind.STRING: str, Kind.BOOLEAN: bool}
-"""The Python type of JSON values that already are values of the kind."""
+"""Kinds whose values are those of the JSON, and their Python type."""
 
 
 def _reader(type_: Type) -> Read:
@@ -128,7 +129,7 @@ def _json_object(value: bytes) -> dict[str, Any]:
     if len(value) > MAX_BYTES:
         raise ValueError(f"value: more than {MAX_BYTES} bytes")
     try:
-        # an array is a value of no type, and no object
+        # an array fits no type of a field, and is not an object
         record = parse_json_text(value, b"[]")
     except ValueError as error:
         raise ValueError(f"value: {error}") from None

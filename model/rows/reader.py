@@ -15,8 +15,8 @@ DEBEZIUM = "debezium"
 """The value of `unwrap`."""
 
 RowReader = Callable[[bytes], Row]
-"""Record bytes ► their meaning. Raises ValueError with the reason if they have none, or
-SchemaNotYet."""
+"""A function from record bytes to what they mean. Raises ValueError with the reason if they are not
+valid, or SchemaNotYet."""
 
 
 @dataclass(frozen=True, slots=True)

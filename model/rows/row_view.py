@@ -1,4 +1,4 @@
-"""What rows need of a view (`model.views.View`)."""
+"""The fields of a view (`model.views.View`) that this package uses."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from model.records import (
 )
 from model.rows.row_view import Pair, Render, RowView
 
-_MAX_REASON = 500  # characters: the error of a custom format may have the whole value
+_MAX_REASON = 500  # characters: the error of a custom format may contain the whole value
 _VALUE = b'"value":'
 
 

@@ -19,8 +19,8 @@ Json = Any
 def value_of(
     derivation: Derivation, rows: Sequence[Row], compiled: Compiled, is_object: bool
 ) -> Json:
-    """The value of an entry from its rows, as JSON. ``is_object``: whether the view's values are
-    objects also if there is one aggregate."""
+    """The value of an entry from its rows, as JSON. ``is_object``: whether the value is an
+    object even if the view has one aggregate only."""
     only = derivation.only
     if derivation.is_map and derivation.select is not None:
         value = _selected(derivation.select, rows[-1], compiled)

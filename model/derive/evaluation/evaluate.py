@@ -92,7 +92,7 @@ def evaluate(
 def _groups(
     derivation: Derivation, source: RowSource, rows: Iterable[Row]
 ) -> Iterator[tuple[Entry, list[Row]]]:
-    """The place of each entry, and its rows, in order."""
+    """The key and the times of each entry, with its rows, in order of key and time."""
     by_key: dict[Key, list[Row]] = defaultdict(list)
     for row in _newest(derivation, source, rows):
         by_key[source.key(row)].append(row)
@@ -114,8 +114,9 @@ def _groups(
 
 
 def _newest(derivation: Derivation, source: RowSource, rows: Iterable[Row]) -> Iterator[Row]:
-    """Of a table the last row of each record key, of a map that of each entry: joined with tables
-    that change, and only if ``where`` is true. All rows of other views."""
+    """For a table, the last row of each record key; for a map, the last row of each entry. They are
+    joined with the tables that change, and left out unless ``where`` is true then. For other views,
+    all rows."""
     if not derivation.is_map and not derivation.is_table:
         yield from rows
         return
@@ -133,7 +134,7 @@ def _newest(derivation: Derivation, source: RowSource, rows: Iterable[Row]) -> I
 
 
 def _starts(derivation: Derivation, at: int) -> Iterator[int]:
-    """The starts of the windows that have a time, in ms; of points, the time itself."""
+    """The starts (ms) of the windows that contain the time ``at``; for points, the time itself."""
     window = derivation.window
     if window is None:
         yield at
@@ -150,7 +151,8 @@ def _starts(derivation: Derivation, at: int) -> Iterator[int]:
 def _sessions(
     key: Key, timed: list[tuple[int, Row]], gap: int
 ) -> Iterator[tuple[Entry, list[Row]]]:
-    """Rows that are at most ``gap`` ms apart are one session."""
+    """The sessions of a key, with their rows. A session ends before a gap of more than ``gap``
+    ms."""
     timed.sort(key=lambda pair: pair[0])
     session: list[tuple[int, Row]] = []
     for at, row in timed:

@@ -45,7 +45,7 @@ class DeadLetter:
 
 
 class Deleted(ValueError):
-    """The value is a deletion. It is no dead letter."""
+    """The value deletes the row of its key. It is not a dead letter."""
 
 
 class NoRowHere(ValueError):
@@ -145,8 +145,8 @@ class RowSource:
         self._seen: set[tuple[Any, ...]] = set()
 
     def rows(self, records: Iterable[Record]) -> Iterator[Row | DeadLetter]:
-        """The rows that count, and the dead letters, in the order of the records. Of a table, also
-        the rows that are deleted: they have the member ``DELETED``."""
+        """The rows that count, and the dead letters, in the order of the records. For a table,
+        also the deleted rows, which have the member ``DELETED``."""
         for number, (record, offset) in enumerate(with_offsets(records), 1):
             try:
                 if self._derivation.is_table:
@@ -256,7 +256,7 @@ class RowSource:
         return self._joined_key(self.key_parts(row))
 
     def _repeated(self, row: Row) -> Iterator[Row]:
-        """The rows that the record becomes by ``each``."""
+        """The rows that ``each`` makes of the record."""
         if self._derivation.each is None:
             yield row
             return
@@ -304,7 +304,8 @@ class RowSource:
 
 
 def _violation(time: EventTime, at: int, timestamp: int) -> str | None:
-    """Why the record is late or early, as ``spark.event_time.bounds`` has it. Times are in µs."""
+    """Why the record is late or early, in the words of ``spark.event_time.bounds``; None if it is
+    neither. Times are in µs."""
     name = time.field or "time"
     before, after = time.before_s, time.after_s
     if before is not None and timestamp - at > before * _SECOND:

@@ -67,7 +67,7 @@ def test_a_join_follows_changes_unless_it_is_static() -> None:
             "a join is a left join: fields are null without a row. For an inner join, write "
             'where = "buyer.name is not null"',
         ),
-        (replaced("on =", 'key = "id"\non ='), "on is compared with it"),
+        (replaced("on =", 'key = "id"\non ='), "on is compared with the record keys"),
     ],
 )  # fmt: skip
 def test_what_a_changing_join_cannot_do(text: str, message: str) -> None:
@@ -131,14 +131,14 @@ def test_a_join_of_two_streams() -> None:
         (replaced("concat(id, '-', payment.number)", "payment.number", PAIRS),
          "has no field of orders"),
         (replaced("key = \"concat", "count = true\nkey = \"concat", PAIRS),
-         "not with a join of two streams, in which Spark has no aggregates. Write two views"),
+         "not with a join of two streams, which Spark cannot aggregate. Write two views"),
         (replaced('key = "order"', 'key = "note"', PAIRS), '"note" may be null'),
         (replaced("order = \"int\"", 'order = "string"', PAIRS),
          "is a whole number, and key is a string; cast one of them"),
         (replaced('"1h"', '"1 hour ago"', PAIRS), "is not a valid duration"),
         (replaced('within = "1h"', 'within = "1h"\nstatic = true', PAIRS), "unknown key"),
         (PAIRS + '[join.c]\nfrom = "c"\non = "concat(id)"\nfields = { a = "int" }',
-         "the only join of a view"),
+         "has no other join"),
         (replaced("key = \"concat", "kind = \"table\"\nkey = \"concat", PAIRS),
          "key = \"record_key\""),
     ],

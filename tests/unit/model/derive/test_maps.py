@@ -85,7 +85,7 @@ def test_the_key_of_a_table_is_that_of_its_records() -> None:
 def test_two_record_keys_never_have_one_key(key: str) -> None:
     """Otherwise, a deletion of one would delete the row of the other."""
     text = f'kind = "table"\nkey = "{key}"'
-    assert "key: in a map of a table, a deletion has only the record's key" in error(text)
+    assert "key: without an aggregate, the key must follow from the record's key" in error(text)
     assert derivation(f"{text}\ncount = true").aggregates
 
 
@@ -100,14 +100,20 @@ def test_two_record_keys_never_have_one_key(key: str) -> None:
         ('key = "id"\nkind = 1', "kind: 1 is not a kind of topic"),
         ('key = "id"\nunwrap = "debezium"', "unwrap: not in a map of a stream"),
         ('key = "id"\nnull_deletes = true', 'read the topic as a table: kind = "table"'),
-        ('kind = "table"\nkey = ["record_key", "id"]', "key: in a map of a table, a deletion has"),
-        (f'{TABLE}max = "size"', "max: not of a table: it could not be taken back when a row"),
-        (f'{TABLE}latest = "at"', "latest: not of a table"),
-        (f'{TABLE}time = "at"', "time: not of a table"),
+        (
+            'kind = "table"\nkey = ["record_key", "id"]',
+            "key: without an aggregate, the key must follow from the record's",
+        ),
+        (
+            f'{TABLE}max = "size"',
+            'max: not with kind = "table": a row that changes or',
+        ),
+        (f'{TABLE}latest = "at"', 'latest: not with kind = "table"'),
+        (f'{TABLE}time = "at"', 'time: not with kind = "table"'),
         (f'{TABLE}identity = ["id"]', "identity: "),
         (
             f"{TABLE}each = {{ word = \"regexp_extract_all(id, '[a-z]+')\" }}",
-            "each: not of a table",
+            'each: not with kind = "table"',
         ),
     ],
 )

@@ -126,7 +126,7 @@ def test_a_view_may_have_a_time_of_its_own() -> None:
         ('[sources.a]\nfields = { a = "int" }\ntime = "a"', "line 3, [sources.a], time: \"a\" is"),
         ('[sources.a]\nfields = { a = "int" }\nkind = "log"', "kind: 'log' is not a kind of topic"),
         ('[sources.a]\nformat = "text"\nkind = "table"\ntime = "record_timestamp"',
-         "time: not of a table"),
+         'time: not with kind = "table"'),
     ],
 )  # fmt: skip
 def test_mistakes_in_a_source(text: str, message: str) -> None:
