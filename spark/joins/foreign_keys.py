@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NEW, CHANGED, DELETED = "new", "changed", "deleted"
-"""Kinds of results: the key had no row before, it may have had one, its row was deleted."""
-_MOVED, _TABLE = "moved", "table"  # other kinds of messages for the second step
+"""Kinds of results: the key had no row before, the key may have had one, the row was deleted."""
+_MOVED, _TABLE = "moved", "table"  # further kinds of messages for the second step
 
 LEFT = ("key", "partition", "offset", "on", "row")
 TABLE = ("key", "partition", "offset", "row")
@@ -172,8 +172,8 @@ class Subscriptions(StatefulProcessor):
 
 
 class Matches(StatefulProcessor):
-    """The left rows that refer to one foreign key, and the row that it has. Input: ``_SENT`` with
-    ``partition`` and ``offset``. Output: ``_MESSAGE``."""
+    """The row of the table with one foreign key, and the left rows that refer to it. Input:
+    ``_SENT`` with ``partition`` and ``offset``. Output: ``_MESSAGE``."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._row = handle.getValueState("row", "row string")
@@ -202,7 +202,7 @@ class Matches(StatefulProcessor):
         pass
 
     def _alone(self, left: dict[str, tuple[str, str | None]]) -> Iterator[tuple[str | None, ...]]:
-        """The results for left rows without a foreign key, which are in no state."""
+        """The results for left rows without a foreign key, for which no state is kept."""
         for key, (kind, content) in left.items():
             yield key, kind, _with_row(content, None)
 
@@ -238,7 +238,7 @@ def _message(on: str | None, key: str, kind: str, content: str | None) -> tuple[
 
 
 def _row(content: str | None) -> str:
-    """The left row: the order of the rows that one record has become."""
+    """The text of the left row, which decides between rows of a key from one record."""
     return "" if content is None else orjson.loads(content)["rows"][0]
 
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from spark.formats.columns import column_named
 
-# Spark's default has milliseconds. It reads any of them.
+# By default, Spark writes milliseconds. It reads any number of digits.
 _MICROSECONDS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -50,8 +50,8 @@ def row_of_text(text: Column, schema: StructType) -> Column:
 
 
 def json_options(types: Sequence[DataType]) -> dict[str, str] | None:
-    """How values of these types become JSON. Without times, the JSON is as in earlier checkpoints.
-    The result is None instead of an empty dict, which Spark Connect refuses."""
+    """Spark's options for writing values of these types as JSON. Without times, there are none, as
+    in earlier checkpoints: None, because Spark Connect refuses an empty dict."""
     return _MICROSECONDS if any(map(_has_time, types)) else None
 
 

@@ -1,9 +1,10 @@
 """A condition on the entries of a view: the parameter `where`.
 
 It is compiled to one function of the parts of an entry that it uses; see
-`model.expressions.evaluator`. A condition that is null is not met, as in SQL. An entry whose value
-cannot be read may meet it, unless its key or its times decide that it does not: every part that
-uses the value may be true or false then, also `n is not null`.
+`model.expressions.evaluator`. An entry meets the condition if it is true; null is not true, as in
+SQL. If the value of an entry cannot be read, each part of the condition that uses the value may be
+true or false, including `n is not null`. Such an entry may meet the condition, unless the condition
+is false because of the key or the times.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from model.views import View
 _TOO_SLOW = frozenset({"regexp_like", "regexp_extract", "regexp_extract_all"})
 """They may take minutes for a long value, and other requests would wait."""
 _MAX_SEARCHED = 50
-"""Such a text is compared at each character of a value: 1 MB takes 0.1 s."""
+"""The maximum number of characters between two `%` of `like` if `_` is among them. Such a text is
+compared at each character of a value: 1 MB takes 0.1 s."""
 _UNKNOWN = Field("unknown", BOOLEAN.or_null())
 _ORDER = (ROW, KEY, START, END, TIME_OF_RECORD)
 
@@ -82,8 +84,8 @@ class Condition:
         return compile_expression(_without_values(self.tree, places), places, self._variables)
 
     def _results(self, pairs: Sequence[Pair], is_readable: bool = True) -> list[Any]:
-        """The value of the condition for each entry. If not `is_readable`, None stands for true or
-        false."""
+        """The value of the condition for each entry. If not `is_readable`, None means that
+        it is true or false, depending on the value."""
         evaluate = self._evaluate if is_readable else self._evaluate_unreadable
         columns = [
             self._column(name, pairs) if is_readable or name != ROW else [None] * len(pairs)
@@ -142,7 +144,7 @@ def _reader_of_keys(view: View) -> Callable[[bytes], Any]:
     return lambda key: decode_json(to_json(key))
 
 
-# a long condition takes up to 300 KB
+# a long condition takes up to 300 KB of memory
 @lru_cache(maxsize=64)
 def _compiled(view: View, _fields: str, _schemas: Hashable, text: str) -> Condition:
     return Condition(view, text)

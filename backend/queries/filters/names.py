@@ -1,7 +1,8 @@
 """The names that conditions use, and where their values are.
 
-`key`, and the `start` and `end` of windows and sessions, are of the entry; `record_timestamp` is
-that of its record. All other names are fields of the value, as `value.key` always is.
+`key` is the key of the entry, `start` and `end` are the times of a window or session, and
+`record_timestamp` is the timestamp of the record. All other names are fields of the value. After
+`value.` every name is a field: `value.key`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def path_of(name: str) -> tuple[str, ...]:
     parts = _PARTS.findall(name) if _PATH.fullmatch(name) else []
     path = tuple(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts)
     if not 1 <= len(path) <= MAX_DEPTH:
-        raise ValueError(f"{name[:60]} is not a name, or names with dots, of {MAX_DEPTH} levels")
+        raise ValueError(
+            f"{name[:60]} is not a name, or names with dots, of up to {MAX_DEPTH} levels"
+        )
     return path
 
 
@@ -50,7 +53,8 @@ def name_of(variable: str, path: tuple[str, ...]) -> str:
 
 
 class Names(Mapping[str, Expression]):
-    """The names of a view's entries, for the parser. `places`: those of used names."""
+    """The names that a condition on a view may use, for the parser. `places`: where the values of
+    the names are that the parser has looked up."""
 
     def __init__(self, view: View) -> None:
         self.places: dict[str, Place] = {}
@@ -66,7 +70,7 @@ class Names(Mapping[str, Expression]):
         path = path_of(name)
         place, type_ = self._place(path)
         place = place._replace(quotes_numbers=self._quotes_numbers.get(place.variable, False))
-        # one name for a field, however it is written; a name with a dot is no path
+        # a field has one name, however it is written; one with a dot differs from a path
         name = name_of(place.variable, place.path)
         self.places[name] = place
         return Field(name, type_)
@@ -78,7 +82,7 @@ class Names(Mapping[str, Expression]):
             path = path_of(name)
         except ValueError:
             return False
-        # "ATL" may be meant as a string: a field without a declared type has another name before it
+        # "ATL" may be meant as a string, so a field without a type needs a name before it
         is_quoted_alone = name.startswith('"') and len(path) == 1
         return not is_quoted_alone or path in self._types or path[0] in self._times
 
@@ -110,7 +114,7 @@ def _escaped(name: str) -> str:
 
 
 def _type_of(format_name: str) -> Type:
-    """The type of keys or values that are no documents; JSON for others."""
+    """The type of keys or values in a format with a single type; JSON for others."""
     format_ = FORMATS.get(format_name)
     kinds = [kind for kind in _TYPES if format_ is not None and kind in format_.derived]
     return _TYPES[kinds[0]] if len(kinds) == 1 else JSON

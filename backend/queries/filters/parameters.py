@@ -28,9 +28,9 @@ def with_filters(
     by_value: str | None = None,
     order_by: str | None = None,
 ) -> Query:
-    """The query for the entries that meet `where`. `is_estimate`: without a condition, nothing is
-    read. `by_value`: another condition, which an index must find. `order_by`: the field in whose
-    order the rows come. Raises BadRequest."""
+    """The query for the entries that meet `where`. `is_estimate`: without a condition, the answer
+    is an estimate, for which no entries are read. `by_value`: another condition, which an index
+    must find. `order_by`: the field in whose order the rows come. Raises BadRequest."""
     most = parameters.parsed("max_examined", _at_least_one)
     is_named = False
     condition = None

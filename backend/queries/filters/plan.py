@@ -15,7 +15,7 @@ from model.kinds.layout import Range
 from model.views import View
 
 RANGE, SCAN = "range", "scan"
-"""Plans: entries within a range of keys are read, or all entries."""
+"""The plans: to read the entries within a range of keys, or all entries."""
 
 _LEAST = frozenset({"=", ">", ">="})
 _MOST = frozenset({"=", "<", "<="})
@@ -39,7 +39,7 @@ def key_range(view: View, condition: Expression) -> Range:
 
 
 def _are_in_order(view: View) -> bool:
-    """Whether the order of stored keys is that of comparisons."""
+    """Whether stored keys have the order in which conditions compare them."""
     return view.key_codec.is_text or isinstance(view.key_codec, IntegerCodec)
 
 
@@ -86,7 +86,8 @@ def _is_key(expression: Expression) -> bool:
 
 
 def _between(view: View, least: object, most: object) -> Range:
-    """The range between two values of keys; without a bound where a value is None or no key."""
+    """The range of stored keys between two values. A value that is None, or not a key, is no
+    bound."""
     first, last = (_key(view, value) for value in (least, most))
     return view.layout.key_range(first, last)
 

@@ -48,10 +48,10 @@ def check(
 ) -> None:
     """Check settings, views file, broker, topics and machine.
 
-    Prints one line per finding: ok, warning or wrong, with what to do. The environment is read as
-    a backend reads it: that of the shell, or of a unit of systemd, or of files as in its
-    EnvironmentFile=. In a folder of `queryable serve`, that of its first backend, unless options or
-    the shell name a deployment. Nothing is changed. Exits with 1 if a finding is wrong.
+    Prints one line per finding: ok, warning or wrong, with what to do. Reads settings as a backend
+    does: from the environment of the shell, from a unit of systemd, or from files as in its
+    EnvironmentFile=. In a folder of `queryable serve`, checks its first backend, unless options or
+    the shell name a deployment. Changes nothing. Exits with 1 if a finding is wrong.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def check(
         from queryable.cli.check.target import find_target
     target = find_target(env_file or [], unit, views is not None or data_dir is not None)
     overrides = {
-        # of this folder, not of the unit's
+        # relative to this folder, not to that of the unit
         "views": views.absolute() if views and target.folder else views,
         "data_dir": data_dir.absolute() if data_dir and target.folder else data_dir,
         "bootstrap_servers": brokers.bootstrap_servers,

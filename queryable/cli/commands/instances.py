@@ -51,8 +51,8 @@ def drain(
     remaining = _wait_drained(client, instance, wait)
     if remaining is None:
         print_stderr(
-            f"{instance} has left the deployment before it had no partition: look at `queryable "
-            "topology` for partitions that no other instance answers for yet."
+            f"{instance} left the deployment before others had taken over all its partitions. "
+            "`queryable topology` shows those that no other instance answers for yet."
         )
         raise SystemExit(UNAVAILABLE)
     if not output.is_for_people:

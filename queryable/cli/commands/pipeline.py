@@ -55,7 +55,7 @@ def pipeline(
     client: Client,
     output: DocumentOutput,
 ) -> None:
-    """Show or command the job that derives a view.
+    """Show or control the job that derives a view.
 
     A pause lasts until resume, restart or rebuild, also if the job is started again meanwhile.
     rebuild begins a new checkpoint, reads the sources from the start, and deletes keys that have no

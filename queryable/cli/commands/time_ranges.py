@@ -67,7 +67,8 @@ def versions(*, query: Query, key: KeyOrView = None, client: Client, output: Row
     """Print the versions of a key; without a key, those of the view.
 
     With --from and --to, print the versions of a key that were valid at some time in between. Exits
-    with 1 if there are none. The versions of a view: which one is current, and how far each is.
+    with 1 if there are none. For a view, prints which version is current, and the progress
+    of each.
 
     \b
     Examples:
@@ -75,7 +76,7 @@ def versions(*, query: Query, key: KeyOrView = None, client: Client, output: Row
       queryable versions prices tea
       queryable versions prices tea --from 2013-06-01T00:00:00Z
     """
-    output.chosen()  # also without a key, a wrong use is an error
+    output.chosen()  # raises BadUse for wrong options, also without a key
     if key is None:
         print_view_versions(client, query.view, output)
     else:

@@ -44,8 +44,8 @@ def token(
 
     For trying authentication, and for tests: in production an issuer signs tokens. Scopes are
     read:VIEW, read:*, append:TOPIC, append:*, metrics and admin. An ES256 key is a private key in
-    FILE, and a public key in FILE.pub for the backends. An HS256 key is a secret in FILE, and all
-    who verify tokens with it can sign some.
+    FILE, and a public key in FILE.pub for the backends. An HS256 key is a secret in FILE: whoever
+    can verify tokens with it can also sign them.
 
     \b
     Examples:

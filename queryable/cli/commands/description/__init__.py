@@ -1,1 +1,1 @@
-"""Commands that tell what a view is, and what its values have."""
+"""Commands that describe views and the fields of their values."""

@@ -42,7 +42,7 @@ def describe(
 ) -> None:
     """Describe a view: schema seen, sample, size, dead letters and rates.
 
-    The schema is what the first entries have. Sizes and entries are estimates, and rates are
+    The schema comes from the first entries. Sizes and entries are estimates, and rates are
     measured while the command runs.
 
     \b

@@ -35,7 +35,8 @@ def fields(
     """Print the types of a view's fields, as views.toml declares them.
 
     The types come from the first entries, so read the table before you use it: a later value may
-    have another type. What cannot be declared is a comment with the reason.
+    have another type. A field that cannot be declared becomes a comment with the
+    reason.
 
     If the view declares fields, those that fit the sample stay as they are. Exits with 1 if
     some do not fit, and says how they differ.

@@ -24,7 +24,9 @@ def derive(
     ] = None,
     expect: Annotated[
         Path | None,
-        typer.Option("--expect", metavar="FILE", help="The entries that must result, as printed."),
+        typer.Option(
+            "--expect", metavar="FILE", help="The expected entries, as this command prints them."
+        ),
     ] = None,
     records: Annotated[
         bool,
@@ -44,7 +46,7 @@ def derive(
     timestamp: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Of records without one. [default: 2026-01-01T00:00:00Z]"
+            metavar="TIME", help="Timestamp of records without one. [default: 2026-01-01T00:00:00Z]"
         ),
     ] = None,
     views: ViewsFile = None,
@@ -55,9 +57,9 @@ def derive(
 ) -> None:
     """Evaluate a derived view on files, without Kafka and Spark.
 
-    Prints an entry of the view per line, and dead letters with their reasons on stderr. A record
-    is late or early by its timestamp, as in the job. Exits with 1 if the entries are not those of
-    --expect, in any order, and prints the difference.
+    Prints an entry of the view per line, and dead letters with their reasons on stderr. Whether a
+    record is late or early depends on its timestamp, as in the job. Exits with 1 if the entries are
+    not those of --expect, in any order, and prints the difference.
 
     A line of --input is the value of a record. With --records it is an object; all members are
     optional: {"key": "k", "value": {…}, "timestamp": "2026-01-01T00:00:00Z", "partition": 0}.

@@ -68,8 +68,8 @@ def serve(
     Starts backends, nginx and, if views are derived, Spark, on this machine. Without nginx, each
     backend answers every request, and forwards it if another one has the key. Connects to Kafka as
     [kafka] of the views file says (SASL, TLS). Creates no topics except those of derived views,
-    and <topic>.dead-letter: of a view's topic if a record cannot be read, of a topic from which
-    Spark derives a view at the start. `queryable init` writes a views file.
+    and <topic>.dead-letter: for a view's topic when a record cannot be read, and for each source of
+    a derived view at the start. `queryable init` writes a views file.
 
     \b
     Examples:
