@@ -30,6 +30,7 @@ def test_a_killed_backend_and_nginx_start_again(
     proxy, backend = free_ports(2)
     env = {name: value for name, value in os.environ.items() if name[:10] != "QUERYABLE_"}
     env["PYTHONPATH"] = str(REPOSITORY)
+    env["QUERYABLE_TRUSTED_PROXIES"] = "10.0.0.7"
     command = [
         *("env", f"--chdir={tmp_path}", sys.executable, "-m", "queryable", "serve"),
         *("--bootstrap-servers", broker.bootstrap_servers, "--instances", "1"),
@@ -45,6 +46,9 @@ def test_a_killed_backend_and_nginx_start_again(
         [data] = (tmp_path / ".queryable" / "state").glob("*/backends/b1")
         assert found[f"data folder {data}"]["status"] == "ok"
         assert found["broker"]["says"].startswith(broker.bootstrap_servers)
+        # proxy/start has started nginx
+        trusted = tmp_path / ".queryable" / "nginx" / "trusted_proxies.conf"
+        assert "set_real_ip_from 10.0.0.7;" in trusted.read_text()
         for name in ("backend-1", "nginx"):
             pid = json.loads((tmp_path / ".queryable" / f"{name}.pid").read_text())["pid"]
             os.kill(pid, signal.SIGKILL)
