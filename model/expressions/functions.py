@@ -59,7 +59,7 @@ def _compared(name: str) -> Typing:
 
 def _in(arguments: Arguments) -> Type:
     if any(argument.literal is None for argument in arguments[1:]):
-        raise ValueError("the values after in must be written out")
+        raise ValueError("the values after in must be literals")
     return _compared("in")(arguments)
 
 
@@ -119,14 +119,14 @@ FUNCTIONS: dict[str, Function] = {
         "div(a, 60)",
         "whole numbers",
         "whole number",
-        "the quotient, rounded towards zero; the divisor is written out",
+        "the quotient, rounded towards zero; the divisor is a literal",
         arithmetic.div,
     ),
     "mod": Function(
         "mod(a, 60)",
         "whole numbers",
         "whole number",
-        "the remainder, never negative; the divisor is written out",
+        "the remainder, never negative; the divisor is a literal",
         arithmetic.mod,
     ),
     "nullif": Function(
@@ -386,7 +386,7 @@ OPERATORS: dict[str, Function] = {
         "a in (1, 2)",
         "numbers, or of one type",
         "boolean",
-        "whether it is one of these, which are written out",
+        "whether it is one of these literals",
         _in,
     ),
     "between": Function(

@@ -149,7 +149,7 @@ def element_type(collection: Type) -> Type:
 
 
 def decimal_literal(value: Decimal) -> Type:
-    """The type of a decimal that is written out. Raises ValueError."""
+    """The type of a literal decimal. Raises ValueError."""
     scale = -int(value.as_tuple().exponent)
     if scale >= DECIMAL_DIGITS or abs(value.scaleb(scale)) >= 10**DECIMAL_DIGITS:
         raise ValueError(
@@ -160,7 +160,7 @@ def decimal_literal(value: Decimal) -> Type:
 
 
 def time_literal(micros: int) -> Type:
-    """The type of a time that is written out, in µs since 1970."""
+    """The type of a literal time, in µs since 1970."""
     second = micros // 1_000_000
     return replace(TIME, low=second, high=second)
 

@@ -98,17 +98,17 @@ def function(name: str, result: Type, *kinds: Kind) -> Typing:
 
 
 def literal_int(name: str, argument: Argument, low: int, high: int) -> int:
-    """The value of a whole number that must be written out. Raises ValueError."""
+    """The value of an argument that must be a literal whole number. Raises ValueError."""
     number = argument.literal
     if type(number) is not int or not low <= number <= high:
-        raise ValueError(f"{name} must be a number from {low} to {high}, written out")
+        raise ValueError(f"{name} must be a literal from {low} to {high}")
     return number
 
 
 def literal_text(name: str, argument: Argument) -> str:
-    """The value of a string that must be written out. Raises ValueError."""
+    """The value of an argument that must be a literal string. Raises ValueError."""
     if not isinstance(argument.literal, str):
-        raise ValueError(f"{name} must be written out")
+        raise ValueError(f"{name} must be a literal")
     return argument.literal
 
 

@@ -53,7 +53,7 @@ def like(arguments: Arguments) -> Type:
     pattern = arguments[1].literal
     if not isinstance(pattern, str):
         raise ValueError(
-            "the pattern of like must be written out. Write contains(a, b) or starts_with(a, b),"
+            "the pattern of like must be a literal. Write contains(a, b) or starts_with(a, b),"
         )
     if "\\" in pattern:
         raise ValueError(
