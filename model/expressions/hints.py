@@ -6,10 +6,12 @@ import difflib
 from collections.abc import Iterable, Mapping
 
 QUOTES = (
-    "strings have single quotes: 'text'; and a field with another name than an identifier has a "
+    "strings have single quotes: 'text'; and a field whose name is not an identifier needs a "
     'path: fields = { to_city = { path = "to-city", type = "string" } }; "'
 )
-EXPONENT = "a number is a whole number, or a decimal such as 0.5, without an exponent; this is none"
+EXPONENT = (
+    "a number is a whole number, or a decimal such as 0.5, without an exponent; this is neither"
+)
 CASE_ELSE = "case needs else before end, such as else 'other',"
 CASE_END = "case needs end: case when a > 1 then 'x' else 'y' end,"
 EXTRACT = (
