@@ -22,7 +22,7 @@ def scan(
     client: Client,
     output: RowOutput,
 ) -> None:
-    """Print the entries of a view, ordered by key.
+    """Print the entries of a view, ordered by key or by a field that has an index.
 
     Exits with 1 if there are none.
 
@@ -31,6 +31,7 @@ def scan(
       queryable scan latest-departure --prefix N1 --limit 20
       queryable scan word-count --from a --to m --order desc
       queryable scan latest-departure --where "delay > 60" --select flight,delay
+      queryable scan latest-departure --order-by delay --order desc --limit 3
       queryable scan latest-departure --stream | gzip > departures.ndjson.gz
     """
     call = client.scan_dated if timestamps else client.scan

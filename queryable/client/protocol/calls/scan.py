@@ -46,16 +46,19 @@ class _Scan(Generic[_Row]):
         partition: int | None = None,
         where: str | None = None,
         select: Fields = (),
+        order_by: str | None = None,
         stale: Stale | None = None,
         timeout: float | None = None,
     ) -> Call[Pager[_Row]]:
-        """The entries from one key to another, both included, in the order of the keys.
+        """The entries from one key to another, both included, in the order of the keys, or of the
+        field `order_by`, if an index has this order.
 
         `limit`: the total number of entries. `page`: entries per request. `stream` uses one stream
         instead of pages, which costs the instances less; it has no effect unless keys are strings,
-        bytes or integers. `partition`: the only partition to read. `where`: a condition, such as
-        "dest = 'ATL'". `select`: the fields of the values. `timeout` is for each page, or for each
-        read of a stream. `scan_dated` is the same with the timestamps of the records.
+        bytes or integers, and the rows are in their order. `partition`: the only partition to read.
+        `where`: a condition, such as "dest = 'ATL'". `select`: the fields of the values. `timeout`
+        is for each page, or for each read of a stream. `scan_dated` is the same with the timestamps
+        of the records.
         """
         view_info = yield from context.view_to_read(view, context.deadline(timeout))
         check_page_size(page, limit)
@@ -70,6 +73,7 @@ class _Scan(Generic[_Row]):
                 .add("order", order)
                 .add("partition", partition)
                 .add_filter(where, select)
+                .add("order_by", order_by)
                 .add("stale", stale)
                 .add("timestamps", self._timestamps)
             )
@@ -77,7 +81,7 @@ class _Scan(Generic[_Row]):
         def path(view_info: View) -> str:
             return f"/views/{view_info.name}/keys"
 
-        if stream and can_resume(view_info):
+        if stream and order_by is None and can_resume(view_info):
             return StreamPager(
                 context, path(view_info), view_info, query, self._decode, _has_same_key,
                 limit=limit, timeout=timeout,
