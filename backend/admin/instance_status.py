@@ -168,7 +168,7 @@ def partition_document(
         "open_transaction": None if held is None else round(held * 1000),
         "seconds_left": None if seconds_left is None else round(seconds_left, 1),
         "size_bytes": store_partition.store.size(),
-        "entries": store_partition.store.entries(),
+        "entries": store_partition.entries(),
         "estimates": []
         if store_partition.view.is_custom
         else ["size_bytes", "entries"],  # by RocksDB
@@ -177,6 +177,7 @@ def partition_document(
         "unreadable_keys": store_partition.metadata.unreadable_keys,
         "mis_partitioned": store_partition.metadata.mispartitioned,
         "push": store_partition.metadata.push or None,
+        "building": [] if store_partition.indexes is None else store_partition.indexes.unready,
     }
 
 

@@ -40,6 +40,7 @@ _INSTANCE_FIELDS = (
 _REPLICA_FIELDS = (
     "state", "position", "goal", "lag", "staleness", "open_transaction", "size_bytes",
     "dead_letters", "unreadable_values", "unreadable_keys", "mis_partitioned",
+    "building",
 )  # fmt: skip
 
 Status = dict[str, Any]
@@ -135,7 +136,8 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
                                    "replicas": [{"id", "role", "state", "position", "goal", "lag",
                                                  "staleness", "open_transaction", "size_bytes",
                                                  "dead_letters", "unreadable_values",
-                                                 "unreadable_keys", "mis_partitioned"}]}]}]}
+                                                 "unreadable_keys", "mis_partitioned",
+                                                 "building": [name of an index]}]}]}]}
 
     The state of a placement is what clients get. It is "answerable" if the active or a standby is
     answerable; the numbers are those of the first that is. Otherwise it is the state that the

@@ -189,9 +189,13 @@ def _schemas(view: View) -> dict[str, Any]:
 
 
 def _fields(view: View) -> dict[str, Any]:
-    """The declared fields of one view, with their types as in views.toml."""
+    """The declared fields of one view, with their types as in views.toml, and its indexes."""
     fields = {field.name: field.text for field in view.fields}
-    return {"fields": fields} if fields else {}
+    indexes = {index.name: [field.name for field in index.fields] for index in view.indexes}
+    return {
+        **({"fields": fields} if fields else {}),
+        **({"indexes": indexes} if indexes else {}),
+    }
 
 
 def _is_known(etag: bytes) -> bool:

@@ -88,6 +88,11 @@ class StorePartition:
         """The offset from which records are needed."""
         return self.progress.position if self.to_verify is None else self.to_verify.offset
 
+    def entries(self) -> int:
+        """RocksDB's estimate of the number of entries. An index has a key for each of them."""
+        number = 0 if self.indexes is None else len(self.indexes.ids)
+        return self.store.entries() // (1 + number)
+
     def seconds_left(self, now: float) -> float | None:
         """The estimated time (s) until it is answerable, at the average rate so far. None if
         unknown: it has applied nothing yet, or waits for something other than records."""

@@ -22,7 +22,8 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "interactive.shell", "interactive.queries",
     ),
     "Views and deployments": (
-        "description.views", "description.describe", "description.fields", "topology", "diff",
+        "description.views", "description.describe", "description.fields", "description.indexes",
+        "topology", "diff",
         "switching.view_versions", "switching.deployments", "pipeline", "instances",
         "wait_redundant",
     ),

@@ -189,6 +189,9 @@ function describe(placement, replicas) {
     ["Unreadable keys", count(placement.unreadable_keys)],
     ["Mispartitioned", count(placement.mis_partitioned)],
   );
+  for (const { id, building } of placement.replicas) {
+    if (building?.length) pairs.push([`Indexes built on ${id}`, building.join(", ")]);
+  }
   return pairs;
 }
 

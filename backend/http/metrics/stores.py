@@ -69,7 +69,7 @@ def store_partitions(context: InstanceContext) -> Iterator[Metric]:
             "answerable": float(progress.answerable),
             "waiting_for_schema": float(opened.waiting_for is not None),
             "store_size_bytes": store.size(),
-            "store_entries": store.entries(),
+            "store_entries": opened.entries(),
             "rocksdb_memtable_bytes": engine and engine.memtable_bytes,
             "rocksdb_level0_files": engine and engine.level0_files,
             "rocksdb_pending_compaction_bytes": engine and engine.pending_compaction_bytes,

@@ -84,6 +84,11 @@ class PartitionIndexes:
         self._heads = [(index.name, key_head(ids[index.name])) for index in view.indexes]
 
     @property
+    def unready(self) -> list[str]:
+        """The names of the indexes that are built."""
+        return [name for name in self.ids if name not in self.ready]
+
+    @property
     def is_building(self) -> bool:
         return len(self.ready) < len(self.ids)
 

@@ -106,8 +106,7 @@ def _is_stale(store_partition: StorePartition, indexes: PartitionIndexes) -> boo
         return True
     if indexes.puts < _FEW:
         return False
-    number = len(indexes.ids)
-    return indexes.puts > number * store_partition.store.entries() // (1 + number) // 2
+    return indexes.puts > len(indexes.ids) * store_partition.entries() // 2
 
 
 def _stale_keys(

@@ -89,8 +89,7 @@ async def named_keys(
     indexes = store_partition.indexes
     assert indexes is not None
     head = key_head(indexes.ready[plan.index.name])
-    store = store_partition.store
-    entries = guarded(store_partition, store.entries) // (1 + len(indexes.ids))
+    entries = guarded(store_partition, store_partition.entries)
     affordable = max(_FEW, entries // _COST)
     if plan.is_exact and limit is not None and limit <= affordable:
         return _in_order(store_partition, head, plan, low, high, query.backwards)

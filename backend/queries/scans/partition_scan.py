@@ -214,7 +214,7 @@ class PartitionScans:
         plans = set()
         for store_partition in store_partitions:
             named = await self._index_run(store_partition, request, low, high, condition)
-            count = _entries(store_partition) if named is None else named.count()
+            count = store_partition.entries() if named is None else named.count()
             plans.add(plan_of(low, high) if named is None else named.plan)
             response.counted += count
         response.plans = tuple(sorted(plans))
@@ -405,11 +405,6 @@ def _fitting(rows: list[Pair], room: int, space: int) -> int:
         if space < 0:
             return number
     return fitting
-
-
-def _entries(store_partition: StorePartition) -> int:
-    """RocksDB's estimate of the number of entries. An index has a key for each of them."""
-    return store_partition.store.entries() // (1 + len(store_partition.view.indexes))
 
 
 def _has_stray_key(store_partition: StorePartition) -> bool:

@@ -30,12 +30,8 @@ class ViewState:
     @classmethod
     def from_document(cls, view: str, document: Mapping[str, Any]) -> ViewState | None:
         """The state in the document of the admin page; None if it does not have the view."""
-        for view_document in document.get("views", ()):
-            if view_document["name"] == view or (
-                view_document.get("current") and view_document["name"].partition("@")[0] == view
-            ):
-                return cls._from_placement(view_document["placement"], document["made_at"])
-        return None
+        placement = placement_of(view, document)
+        return None if placement is None else cls._from_placement(placement, document["made_at"])
 
     @classmethod
     def _from_placement(cls, placement: list[Mapping[str, Any]], made_at: int) -> ViewState:
@@ -75,6 +71,16 @@ class ViewState:
             "lag": self.lag,
             "records_per_second": self.records_per_second(before),
         }
+
+
+def placement_of(view: str, document: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    """The partitions of a view in the document of the admin page; None if it does not have it."""
+    for view_document in document.get("views", ()):
+        name = view_document["name"]
+        if name == view or (view_document.get("current") and name.partition("@")[0] == view):
+            placement: list[Mapping[str, Any]] = view_document["placement"]
+            return placement
+    return None
 
 
 def state_lines(document: Mapping[str, Any]) -> dict[str, str]:

@@ -143,7 +143,7 @@ def test_the_partitions_of_an_unreachable_instance_are_unknown() -> None:
             {"id": "b2", "role": "active", "state": "unknown", "position": None, "goal": None}
             | {"lag": None, "staleness": None, "size_bytes": None, "dead_letters": None}
             | {"open_transaction": None, "mis_partitioned": None}
-            | {"unreadable_values": None, "unreadable_keys": None}
+            | {"unreadable_values": None, "unreadable_keys": None, "building": None}
         ],
     }
 
