@@ -66,6 +66,10 @@ class Store(Protocol):
     def snapshot(self) -> Callable[[bytes], bytes | None]:
         """`get` for entries as they are now. A scan that begins later has later entries."""
 
+    def scan_ranges(
+        self, ranges: Sequence[tuple[bytes, bytes]], backwards: bool = False
+    ) -> list[Iterator[tuple[bytes, bytes]]]: ...
+
     def new_batch(self) -> Batch: ...
 
     def write(

@@ -7,7 +7,7 @@ data in memory, and gets all records from the start of the log when its partitio
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -98,6 +98,11 @@ class CustomPartition:
         self, low: bytes, high: bytes, backwards: bool = False, once: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         return iter(())
+
+    def scan_ranges(
+        self, ranges: Sequence[tuple[bytes, bytes]], backwards: bool = False
+    ) -> list[Iterator[tuple[bytes, bytes]]]:
+        return [iter(()) for _ in ranges]
 
     def new_batch(self) -> CustomBatch:
         return CustomBatch()

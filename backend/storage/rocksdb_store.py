@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
@@ -41,6 +41,7 @@ CHECKPOINT = ".checkpoint-"  # between a partition's number and a time
 # after other errors of reads, such as "Too many open files", the next read may succeed
 _DAMAGE_AT_READS = ("Corruption", "No such file", "Input/output error")
 _FEW_KEYS = 8  # up to this number, RocksDB's look-up of a list (MultiGet) is slower
+_SCAN_ATTEMPTS = 20  # ranges take some µs, so there is hardly ever a write between them
 _FLUSH_BEFORE_END = 8_000  # records before the end of a bulk load
 _COMPACT_AFTER = 5.0  # s after the end of a bulk load, or after the store was copied
 _COMPACT_AGAIN_AFTER = 30.0  # s after a failure
@@ -163,6 +164,26 @@ class RocksDBStore:
             start,
             backwards,
         )
+
+    def scan_ranges(
+        self, ranges: Sequence[tuple[bytes, bytes]], backwards: bool = False
+    ) -> list[Iterator[tuple[bytes, bytes]]]:
+        """`scan` for each range (low, high), all of them as they are at one moment. Raises
+        StoreError, StoreClosedError; the latter also if there are too many writes."""
+        for _ in range(_SCAN_ATTEMPTS):
+            before = self._sequence_number()
+            scans = [self.scan(low, high, backwards) for low, high in ranges]
+            if self._sequence_number() == before:
+                return scans
+        raise StoreClosedError(str(self.path))
+
+    def _sequence_number(self) -> int:
+        """A number that each write increases. The binding's snapshots cannot be scanned: their
+        iterators have later writes, too (rocksdict 0.3.29)."""
+        try:
+            return self._db.latest_sequence_number()
+        except Exception as e:
+            raise self._read_error(e) from e
 
     def _with_errors(
         self,

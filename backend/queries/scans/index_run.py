@@ -95,8 +95,8 @@ async def named_keys(
         return _in_order(store_partition, head, plan, low, high, query.backwards)
     keys: set[bytes] = set()
     walked = 0
-    for bounds in (*plan.ranges, _UNREADABLE):
-        named = guarded(store_partition, partial(_keys, store_partition, head, bounds))
+    ranges = (*plan.ranges, _UNREADABLE)
+    for named in guarded(store_partition, partial(_keys, store_partition, head, ranges)):
         while True:
             chunk = guarded(store_partition, partial(_next, named))
             walked += len(chunk)
@@ -122,10 +122,8 @@ def _in_order(
     backwards: bool,
 ) -> Iterator[bytes]:
     """The named keys, read as they are needed: each range has its keys in order."""
-    runs = [
-        _keys(store_partition, head, _rest(bounds.low, low, high), backwards)
-        for bounds in (*plan.ranges, _UNREADABLE)
-    ]
+    ranges = [_rest(bounds.low, low, high) for bounds in (*plan.ranges, _UNREADABLE)]
+    runs = _keys(store_partition, head, ranges, backwards)
     last = None
     for key in merge(*runs, reverse=backwards):
         if key != last:  # a stale key may name the entry, too
@@ -140,8 +138,12 @@ def _rest(fields: bytes, low: bytes, high: bytes) -> Bounds:
 
 
 def _keys(
-    store_partition: StorePartition, head: bytes, bounds: Bounds, backwards: bool = False
-) -> Iterator[bytes]:
-    low, high = head + bounds.low, head + bounds.high
-    keys = store_partition.store.scan(low, high, backwards)
-    return (stored_key_of(key, size) for key, size in keys)
+    store_partition: StorePartition, head: bytes, ranges: Iterable[Bounds], backwards: bool = False
+) -> list[Iterator[bytes]]:
+    """The stored keys that each range of an index names, all as of one moment. Otherwise an entry
+    could move from a range to one that was read, and a sweep delete the key that it had."""
+    absolute = [(head + low, head + high) for low, high in ranges]
+    return [
+        (stored_key_of(key, size) for key, size in keys)
+        for keys in store_partition.store.scan_ranges(absolute, backwards)
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.ingest.indexes.work import IndexWork
+from backend.ingest.read_priority import ReadPriority
+from backend.ingest.store_partitions import StorePartition
+from backend.ingest.writer import PartitionWriter
 from backend.queries.scans import index_run
 from model.indexes.declaration import parse_indexes
 from model.rows.declared_fields import parse_declared_fields
@@ -219,3 +224,34 @@ def test_a_cursor_survives_another_plan(tmp_path: Path) -> None:
         assert (first.named[b"plan"], second.named[b"plan"]) == (b"index by-delay", b"scan")
         keys = [item["key"] for page in (first, second) for item in page.json["items"]]
         assert keys == [f"k{number:02}" for number in range(12) if number % 5 >= 2]
+
+
+@pytest.mark.parametrize("more", ["", " and price > 0"], ids=["in-order", "walked"])
+def test_a_sweep_between_two_ranges_hides_no_entry(tmp_path: Path, more: str) -> None:
+    """Trap: an entry moves from a range that is still to be read to one that was read, and a sweep
+    deletes the key that it had."""
+    with flights(tmp_path, replace(INDEXED, indexes=INDEXES[:1])) as made:
+        put_row(made, "k1", {"dest": "JFK", "price": 1})
+        partition = made.store_partitions[made.partition(b"k1")]
+        scan_ranges = partition.store.scan_ranges
+
+        def move_after_first_range(*given: Any) -> Iterator[Iterator[Any]]:
+            first, *others = scan_ranges(*given)
+
+            def then_moved() -> Iterator[Any]:
+                yield from first
+                put_row(made, "k1", {"dest": "ATL", "price": 1})
+                sweep(partition)
+
+            return iter([then_moved(), *others])
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(partition.store, "scan_ranges", move_after_first_range)
+            assert asked(made, f"dest in ('ATL', 'JFK'){more}")[0] == ["k1"]
+
+
+def sweep(store_partition: StorePartition) -> None:
+    assert store_partition.indexes is not None
+    store_partition.indexes.begin_sweep()
+    work = IndexWork(PartitionWriter(lambda: None), ReadPriority(lambda: 0))
+    work.run(store_partition, time.monotonic() + 30)

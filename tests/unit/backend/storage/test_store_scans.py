@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from backend.storage.data_directory import DataDirectory
+from model.problems import StoreClosedError
 
 _SCAN = """
 import os, sys
@@ -52,4 +54,46 @@ def test_a_scan_stays_within_its_bounds(tmp_path: Path, backwards: bool) -> None
         found = [key for key, _ in store.scan(low, high, backwards)]
         assert found == (expected[::-1] if backwards else expected)
     store.close()
+    folder.close()
+
+
+class Ranges(list[tuple[bytes, bytes]]):
+    """Calls `between` when the second range is begun."""
+
+    def __init__(self, between: Callable[[], None]) -> None:
+        super().__init__([(b"\x01a", b"\x01b"), (b"\x01b", b"\x01c")])
+        self.between = between
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        yield self[0]
+        self.between()
+        yield self[1]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_scans_of_ranges_are_of_one_moment(tmp_path: Path, backwards: bool) -> None:
+    folder = DataDirectory(tmp_path)
+    store, _ = folder.open("v", 0)
+    writes = 0
+
+    def write(*new: bytes) -> None:
+        nonlocal writes
+        writes += 1
+        batch = store.new_batch()
+        for key in new:
+            batch.put(key, b"")
+        batch.delete(b"\x01b1")
+        store.write(batch, writes)
+
+    write(b"\x01a1", b"\x01b2", b"\x01c")
+    ranges = Ranges(lambda: write(b"\x01a2") if writes == 1 else None)
+    found = [[key for key, _ in keys] for keys in store.scan_ranges(ranges, backwards)]
+    in_order = [b"\x01a1", b"\x01a2"]
+    assert found == [in_order[::-1] if backwards else in_order, [b"\x01b2"]]
+    with pytest.raises(StoreClosedError):
+        store.scan_ranges(Ranges(lambda: write(b"\x01a")))
+    assert writes < 100
+    store.close()
+    with pytest.raises(StoreClosedError):
+        store.scan_ranges(ranges)
     folder.close()
