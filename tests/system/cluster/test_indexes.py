@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from local.kafka.broker import Broker
 from model.records import INDEXES_KEY
 from tests.support.backends import Backend
 from tests.support.client import Response
-from tests.support.deployment import views_toml
+from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer, ends_of, history, table_of
@@ -259,4 +260,35 @@ def test_an_index_gives_the_rows_of_the_topic_after_kills(
 
     assert checker.kills == 8
     assert checker.unfinished_builds > 0, checker
+    assert checker.by_index > checker.answers // 2, checker
+
+
+def test_copies_answer_with_all_index_keys(
+    deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """A new instance copies stores, also while an index is built in them, and answers alone."""
+    topic = make_topic(PARTITIONS)
+    checker = Checker(broker.bootstrap_servers, topic, random.Random(SEED))
+    writer.send(topic, some_records(BACKLOG // 2, 1))
+    deployment = deploy(views(topic, BEFORE), standby_replicas="1", copy_threshold="1000")
+    first, second = deployment.new().start(), deployment.new()
+    for indexes, condition in ((BEFORE, "dest = 'D7'"), (AFTER, "price = 7")):
+        with writing(broker.bootstrap_servers, topic, len(indexes)):
+            if indexes == AFTER:
+                assert first.stop() == 0
+                deployment.views_path.write_text(views(topic, indexes))
+                first.launch().wait_listening()
+            settle([first, second.launch()])
+            assert "bytes from b1" in second.log()
+        for backend in (first, second):
+            backend.wait(lambda b=backend, c=condition: plan_of(b, c).startswith("index"), "index")
+        for backend in (first, second):
+            checker.check(backend)
+        checker.kill(first)
+        settle([second])
+        assert plan_of(second, condition).startswith("index")
+        checker.check(second)
+        second.kill()
+        shutil.rmtree(second.data_dir)
+        first.start()
     assert checker.by_index > checker.answers // 2, checker
