@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from model.expressions.evaluator import Evaluate, Place, compile_expression
 from model.expressions.tree import Field
+from model.formats.schemas import SchemaNotYet
 from model.indexes.declaration import DeclaredIndex
 from model.indexes.encoding import UNREADABLE, Encode, encoder
+from model.problems import Unavailable
 from model.records import ENTRY_HEAD_SIZE, is_unreadable
 from model.rows.declared_fields import DeclaredField
 from model.rows.documents import Documents
@@ -26,16 +28,26 @@ class IndexedFields:
             [_reader(field, quotes_numbers) for field in index.fields] for index in indexes
         ]
 
-    def read(self, pairs: Sequence[Pair]) -> list[list[bytes]]:
-        """For each index, the bytes of the fields of each entry. `pairs`: no tombstones."""
+    def read(self, pairs: Sequence[Pair], waits: bool = False) -> list[list[bytes]]:
+        """For each index, the bytes of the fields of each entry. `pairs`: no tombstones. `waits`:
+        raise SchemaNotYet if a schema is being fetched. Without it, the values of that schema
+        count as unreadable, as those of a schema that is gone always do."""
         if any(stored[8] >= 0x80 for _, stored in pairs):
-            return self._with_unreadable(pairs)
-        documents = self._documents.parse([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
+            return self._with_unreadable(pairs, waits)
+        try:
+            documents = self._documents.parse([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
+        except (Unavailable, ValueError) as e:
+            if waits and isinstance(e, SchemaNotYet):
+                raise
+            if len(pairs) == 1:
+                return [[UNREADABLE] for _ in self._readers]
+            alone = [self.read([pair], waits) for pair in pairs]
+            return [[fields for [fields] in column] for column in zip(*alone, strict=True)]
         return [_columns(readers, documents) for readers in self._readers]
 
-    def _with_unreadable(self, pairs: Sequence[Pair]) -> list[list[bytes]]:
+    def _with_unreadable(self, pairs: Sequence[Pair], waits: bool) -> list[list[bytes]]:
         readable = [pair for pair in pairs if not is_unreadable(pair[1])]
-        fields = self.read(readable) if readable else [[] for _ in self._readers]
+        fields = self.read(readable, waits) if readable else [[] for _ in self._readers]
         merged: list[list[bytes]] = []
         for column in fields:
             left = iter(column)

@@ -104,10 +104,10 @@ class PartitionIndexes:
 
     def add(self, batch: Batch, pairs: Sequence[Pair], only_missing: bool = False) -> int:
         """Add the keys of entries, without tombstones, to a batch. `only_missing`: of the indexes
-        that are built. Returns their number."""
+        that are built; raises SchemaNotYet. Returns their number."""
         if not pairs:
             return 0
-        columns = self.fields.read(pairs)
+        columns = self.fields.read(pairs, waits=only_missing)
         put = batch.put
         count = 0
         for (name, head), column in zip(self._heads, columns, strict=True):

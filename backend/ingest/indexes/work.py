@@ -14,7 +14,8 @@ from backend.ingest.indexes.partition_indexes import ALL_KEYS, PartitionIndexes
 from backend.ingest.read_priority import ReadPriority
 from backend.ingest.store_partitions import StorePartition
 from backend.ingest.writer import PartitionWriter
-from model.indexes.encoding import fields_of_key, key_head, stored_key_of
+from model.formats.schemas import SchemaNotYet
+from model.indexes.encoding import UNREADABLE, fields_of_key, key_head, stored_key_of
 from model.kinds.layout import ALL
 from model.records import is_tombstone
 from model.rows.row_view import Pair
@@ -37,10 +38,13 @@ class IndexWork:
         monotonic). Raises StoreError."""
         while (indexes := next_work(store_partition)) and time.monotonic() < until:
             self._read_priority.begin(is_lagging=False)
-            if indexes.is_building:
-                self._build(store_partition, indexes)
-            else:
-                self._sweep(store_partition, indexes)
+            try:
+                if indexes.is_building:
+                    self._build(store_partition, indexes)
+                else:
+                    self._sweep(store_partition, indexes)
+            except SchemaNotYet:  # it is being fetched; the next round tries again
+                return
 
     def _build(self, store_partition: StorePartition, indexes: PartitionIndexes) -> None:
         store = store_partition.store
@@ -67,8 +71,10 @@ class IndexWork:
         keys = list(islice(store.scan(low, ALL_KEYS[1], once=True), _SLICE))
         for piece in self._read_priority.batches(keys):
             batch = store.new_batch()
-            for key in _stale_keys(store_partition, indexes, piece):
+            stale, settled = _stale_keys(store_partition, indexes, piece)
+            for key in stale:
                 batch.delete(key)
+            indexes.add(batch, settled)
             self._write(store_partition, batch)
         indexes.sweep_from = keys[-1][0] + b"\0" if keys else None
 
@@ -111,8 +117,9 @@ def _is_stale(store_partition: StorePartition, indexes: PartitionIndexes) -> boo
 
 def _stale_keys(
     store_partition: StorePartition, indexes: PartitionIndexes, keys: Iterable[Pair]
-) -> Iterator[bytes]:
-    """The index keys that no entry has."""
+) -> tuple[list[bytes], list[Pair]]:
+    """The index keys that no entry has; and the entries whose values could be read when the key
+    was written, and cannot now, or the other way round: they may lack keys. Raises SchemaNotYet."""
     columns = {
         key_head(indexes.ids[index.name]): number
         for number, index in enumerate(indexes.view.indexes)
@@ -125,13 +132,18 @@ def _stale_keys(
         for key, entry in zip(stored_keys, stored, strict=True)
         if entry is not None and not is_tombstone(entry)
     ]
-    fields = indexes.fields.read(pairs) if pairs else []
+    fields = indexes.fields.read(pairs, waits=True) if pairs else []
     at = {key: number for number, (key, _) in enumerate(pairs)}
+    stale: list[bytes] = []
+    settled: set[int] = set()
     for index_key, size, stored_key in named:
         column, number = columns.get(index_key[:3]), at.get(stored_key)
-        if (
-            column is None
-            or number is None
-            or fields[column][number] != fields_of_key(index_key, size)
-        ):
-            yield index_key
+        if column is None or number is None:
+            stale.append(index_key)
+            continue
+        now, before = fields[column][number], fields_of_key(index_key, size)
+        if now != before:
+            stale.append(index_key)
+            if UNREADABLE in (now, before):
+                settled.add(number)
+    return stale, [pairs[number] for number in sorted(settled)]

@@ -41,8 +41,9 @@ BY_DEST, BY_DELAY, BY_BOTH = parse_indexes(
 class Partition:
     """A store partition that is closed and opened again with other indexes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, of: View = ORDERS) -> None:
         self.folder = DataDirectory(folder)
+        self.view = of
         self.offset = 0
         self.opened: StorePartition
         self.work = IndexWork(PartitionWriter(lambda: None), ReadPriority(lambda: 0))
@@ -51,7 +52,7 @@ class Partition:
         """Opens it as the current version does, after it was closed or the process was killed."""
         if hasattr(self, "opened"):
             self.opened.store.close()
-        view: View = replace(ORDERS, fields=fields, indexes=indexes)
+        view: View = replace(self.view, fields=fields, indexes=indexes)
         store, _ = self.folder.open(view.name, 0)
         if store.position is None:
             store.initialise(0, metadata(view))
@@ -62,7 +63,9 @@ class Partition:
         return self.opened
 
     def put(self, key: str, row: Any) -> None:
-        value = None if row is None else json.dumps(row).encode()
+        self.put_bytes(key, None if row is None else json.dumps(row).encode())
+
+    def put_bytes(self, key: str, value: bytes | None) -> None:
         apply(self.opened, [Rec(self.offset, key.encode(), value, 7)])
         self.offset += 1
 

@@ -1,0 +1,136 @@
+"""Indexes of values whose schemas are not there now: as after a restart, or if a registry has lost
+them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.ingest.indexes.work import next_work
+from model.indexes.encoding import UNREADABLE, key_head
+from model.kinds.layout import ALL
+from model.rows.declared_fields import parse_declared_fields
+from tests.support.in_process.avro_examples import FakeSchemas, framed
+from tests.support.in_process.examples import view
+from tests.unit.backend.indexes.test_index_work import BY_DEST, Partition, ready
+
+FLIGHT = {
+    "type": "record",
+    "name": "Flight",
+    "fields": [{"name": "dest", "type": "string"}],
+}
+FIELDS = parse_declared_fields({"dest": "string?"})
+
+
+@pytest.fixture
+def schemas() -> FakeSchemas:
+    return FakeSchemas(id7=FLIGHT, id8=FLIGHT)
+
+
+@pytest.fixture
+def partition(tmp_path: Path, schemas: FakeSchemas) -> Iterator[Partition]:
+    of = replace(view(value="avro", value_schema="confluent"), schemas=schemas)
+    made = Partition(tmp_path, of)
+    yield made
+    made.opened.store.close()
+    made.folder.close()
+
+
+def put(partition: Partition, key: str, dest: str, schema: int = 7) -> None:
+    partition.put_bytes(key, framed(schema, FLIGHT, {"dest": dest}))
+
+
+def unreadable_key(partition: Partition, key: bytes) -> bytes:
+    indexes = partition.opened.indexes
+    assert indexes is not None
+    return key_head(indexes.ids["by-dest"]) + UNREADABLE + key
+
+
+def index_keys(partition: Partition) -> set[bytes]:
+    return partition.keys()
+
+
+def sweep(partition: Partition) -> None:
+    assert partition.opened.indexes is not None
+    partition.opened.indexes.begin_sweep()
+    partition.finish()
+
+
+def open_(partition: Partition, *indexes: Any) -> None:
+    partition.open(*indexes, fields=FIELDS)
+
+
+def test_a_build_waits_for_a_schema(partition: Partition, schemas: FakeSchemas) -> None:
+    """After a restart, each schema is fetched again."""
+    open_(partition)
+    put(partition, "k1", "ATL")
+    put(partition, "k2", "JFK")
+    known, schemas.by_id = schemas.by_id, {}
+    open_(partition, BY_DEST)
+    partition.work.run(partition.opened, time.monotonic() + 30)
+    assert next_work(partition.opened) is not None
+    assert ready(partition) == set()
+    schemas.by_id = known
+    partition.finish()
+    assert ready(partition) == {"by-dest"}
+    assert index_keys(partition) == partition.expected()
+    assert len(index_keys(partition)) == 2
+
+
+def test_a_sweep_waits_for_a_schema(partition: Partition, schemas: FakeSchemas) -> None:
+    open_(partition, BY_DEST)
+    put(partition, "k1", "ATL")
+    put(partition, "k1", "JFK")
+    known, schemas.by_id = schemas.by_id, {}
+    assert partition.opened.indexes is not None
+    partition.opened.indexes.begin_sweep()
+    partition.work.run(partition.opened, time.monotonic() + 30)
+    assert len(index_keys(partition)) == 2
+    schemas.by_id = known
+    partition.finish()
+    assert index_keys(partition) == partition.expected()
+
+
+def test_a_value_whose_schema_is_gone_is_in_each_look_up(
+    partition: Partition, schemas: FakeSchemas
+) -> None:
+    """A scan cannot leave it out, either. The build ends, so a push can be installed."""
+    open_(partition)
+    put(partition, "k1", "ATL")
+    put(partition, "k2", "ATL", schema=8)
+    schemas.by_id[8] = None
+    open_(partition, BY_DEST)
+    partition.finish()
+    assert ready(partition) == {"by-dest"}
+    assert index_keys(partition) == partition.expected()
+    assert unreadable_key(partition, b"k2") in index_keys(partition)
+    # it is back, and it is gone again
+    for schema, is_readable in ((FLIGHT, True), (None, False)):
+        schemas.by_id[8] = schema
+        sweep(partition)
+        assert index_keys(partition) == partition.expected()
+        assert len(index_keys(partition)) == 2
+        assert (unreadable_key(partition, b"k2") in index_keys(partition)) is not is_readable
+
+
+def test_a_schema_that_is_dropped_while_records_are_applied(
+    partition: Partition, schemas: FakeSchemas
+) -> None:
+    """The cache may drop it after the records were checked; ingest goes on."""
+    open_(partition, BY_DEST)
+    put(partition, "k1", "ATL")
+    indexes, store = partition.opened.indexes, partition.opened.store
+    assert indexes is not None
+    known, schemas.by_id = schemas.by_id, {}
+    batch = store.new_batch()
+    indexes.add_entries(batch, dict(store.scan(*ALL)))
+    store.write(batch, partition.offset)
+    schemas.by_id = known
+    assert unreadable_key(partition, b"k1") in index_keys(partition)
+    sweep(partition)
+    assert index_keys(partition) == partition.expected()
