@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
+from backend.ingest import expiry
 from backend.ingest.indexes import work
 from model.indexes.declaration import parse_indexes
 from model.kinds.registry import KINDS
@@ -68,13 +69,14 @@ def check(made: Cluster, chance: random.Random) -> set[str]:
 @pytest.mark.parametrize("store", INDEXED)
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"retention": 40}, {"persistence": "memory"}, AVRO],
+    [{}, {"retention": 30}, {"persistence": "memory"}, AVRO],
     ids=["plain", "retention", "memory", "avro"],
 )
 def test_rows_are_those_of_a_scan(
     tmp_path: Path, store: str, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work, "_FEW", 10)  # sweeps
+    monkeypatch.setattr(expiry, "_BATCH_SIZE", 0)  # expired entries are still there
     chance = random.Random(f"{store} {sorted(fields)}")
     encode = to_avro if "schemas" in fields else to_json
     declared = {"fields": FIELDS, "indexes": INDEXES, "store": store, **fields}
@@ -88,9 +90,10 @@ def test_rows_are_those_of_a_scan(
             if chance.random() < 0.1:
                 made.settle()
                 plans |= check(made, chance)
-            if at == 50:
+            if at == 70:
                 made.settle()
                 assert {plan for plan in plans if "index" in plan} == plans
+                monkeypatch.setattr(expiry, "_BATCH_SIZE", 2)
                 made.add_partitions(2)
                 producer.knows = 5
                 place_all(made)
