@@ -63,12 +63,10 @@ class Store(Protocol):
         self, low: bytes, high: bytes, backwards: bool = False, once: bool = False
     ) -> Iterator[tuple[bytes, bytes]]: ...
 
-    def snapshot(self) -> Callable[[bytes], bytes | None]:
-        """`get` for entries as they are now. A scan that begins later has later entries."""
-
-    def scan_ranges(
+    def at_one_moment(
         self, ranges: Sequence[tuple[bytes, bytes]], backwards: bool = False
-    ) -> list[Iterator[tuple[bytes, bytes]]]: ...
+    ) -> tuple[Callable[[bytes], bytes | None], list[Iterator[tuple[bytes, bytes]]]]:
+        """`get`, and `scan` for each range, of the store as it is at one moment."""
 
     def new_batch(self) -> Batch: ...
 

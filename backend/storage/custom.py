@@ -7,7 +7,7 @@ data in memory, and gets all records from the start of the log when its partitio
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -99,10 +99,10 @@ class CustomPartition:
     ) -> Iterator[tuple[bytes, bytes]]:
         return iter(())
 
-    def scan_ranges(
+    def at_one_moment(
         self, ranges: Sequence[tuple[bytes, bytes]], backwards: bool = False
-    ) -> list[Iterator[tuple[bytes, bytes]]]:
-        return [iter(()) for _ in ranges]
+    ) -> tuple[Callable[[bytes], bytes | None], list[Iterator[tuple[bytes, bytes]]]]:
+        return self.get, [iter(()) for _ in ranges]
 
     def new_batch(self) -> CustomBatch:
         return CustomBatch()

@@ -41,7 +41,7 @@ CHECKPOINT = ".checkpoint-"  # between a partition's number and a time
 # after other errors of reads, such as "Too many open files", the next read may succeed
 _DAMAGE_AT_READS = ("Corruption", "No such file", "Input/output error")
 _FEW_KEYS = 8  # up to this number, RocksDB's look-up of a list (MultiGet) is slower
-_SCAN_ATTEMPTS = 20  # ranges take some µs, so there is hardly ever a write between them
+_ATTEMPTS = 20  # scans begin within some µs, so there is hardly ever a write between them
 _FLUSH_BEFORE_END = 8_000  # records before the end of a bulk load
 _COMPACT_AFTER = 5.0  # s after the end of a bulk load, or after the store was copied
 _COMPACT_AGAIN_AFTER = 30.0  # s after a failure
@@ -117,25 +117,6 @@ class RocksDBStore:
         except Exception as e:
             raise self._read_error(e) from e
 
-    def snapshot(self) -> Callable[[bytes], bytes | None]:
-        """`get` for the entries as they are at the call. Raises StoreError, StoreClosedError, as
-        its result does."""
-        try:
-            # its iterators are not of the snapshot (rocksdict 0.3.29)
-            snapshot = self._db.snapshot()
-        except Exception as e:
-            raise self._read_error(e) from e
-
-        def get(key: bytes) -> bytes | None:
-            try:
-                return cast(bytes, snapshot[key])
-            except Exception as e:
-                if str(e) == "key not found":
-                    return None
-                raise self._read_error(e) from e
-
-        return get
-
     def scan(
         self, low: bytes, high: bytes, backwards: bool = False, once: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
@@ -165,21 +146,38 @@ class RocksDBStore:
             backwards,
         )
 
-    def scan_ranges(
+    def at_one_moment(
         self, ranges: Sequence[tuple[bytes, bytes]], backwards: bool = False
-    ) -> list[Iterator[tuple[bytes, bytes]]]:
-        """`scan` for each range (low, high), all of them as they are at one moment. Raises
+    ) -> tuple[Callable[[bytes], bytes | None], list[Iterator[tuple[bytes, bytes]]]]:
+        """`get`, and `scan` for each range (low, high), of the store as it is at one moment. Raises
         StoreError, StoreClosedError; the latter also if there are too many writes."""
-        for _ in range(_SCAN_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             before = self._sequence_number()
+            get = self._snapshot()
             scans = [self.scan(low, high, backwards) for low, high in ranges]
             if self._sequence_number() == before:
-                return scans
+                return get, scans
         raise StoreClosedError(str(self.path))
 
+    def _snapshot(self) -> Callable[[bytes], bytes | None]:
+        try:
+            snapshot = self._db.snapshot()
+        except Exception as e:
+            raise self._read_error(e) from e
+
+        def get(key: bytes) -> bytes | None:
+            try:
+                return cast(bytes, snapshot[key])
+            except Exception as e:
+                if str(e) == "key not found":
+                    return None
+                raise self._read_error(e) from e
+
+        return get
+
     def _sequence_number(self) -> int:
-        """A number that each write increases. The binding's snapshots cannot be scanned: their
-        iterators have later writes, too (rocksdict 0.3.29)."""
+        """A number that each write increases. The iterators of the binding's snapshots have later
+        writes, too (rocksdict 0.3.29)."""
         try:
             return self._db.latest_sequence_number()
         except Exception as e:

@@ -28,26 +28,31 @@ class IndexedFields:
             [_reader(field, quotes_numbers) for field in index.fields] for index in indexes
         ]
 
-    def read(self, pairs: Sequence[Pair], waits: bool = False) -> list[list[bytes]]:
-        """For each index, the bytes of the fields of each entry. `pairs`: no tombstones. `waits`:
-        raise SchemaNotYet if a schema is being fetched. Without it, the values of that schema
-        count as unreadable, as those of a schema that is gone always do."""
+    def read(self, pairs: Sequence[Pair]) -> list[list[bytes]]:
+        """For each index, the bytes of the fields of each entry. `pairs`: no tombstones. Raises
+        Unavailable if a schema is not there, and ValueError."""
         if any(stored[8] >= 0x80 for _, stored in pairs):
-            return self._with_unreadable(pairs, waits)
+            return self._with_unreadable(pairs)
+        documents = self._documents.parse([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
+        return [_columns(readers, documents) for readers in self._readers]
+
+    def read_to_write(self, pairs: Sequence[Pair], waits: bool = False) -> list[list[bytes]]:
+        """As `read`, for the keys of an index: values whose schemas are not there count as
+        unreadable, so every look-up reads them. `waits`: raise SchemaNotYet if a schema is being
+        fetched."""
         try:
-            documents = self._documents.parse([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
+            return self.read(pairs)
         except (Unavailable, ValueError) as e:
             if waits and isinstance(e, SchemaNotYet):
                 raise
-            if len(pairs) == 1:
-                return [[UNREADABLE] for _ in self._readers]
-            alone = [self.read([pair], waits) for pair in pairs]
-            return [[fields for [fields] in column] for column in zip(*alone, strict=True)]
-        return [_columns(readers, documents) for readers in self._readers]
+        if len(pairs) == 1:
+            return [[UNREADABLE] for _ in self._readers]
+        alone = [self.read_to_write([pair], waits) for pair in pairs]
+        return [[fields for [fields] in column] for column in zip(*alone, strict=True)]
 
-    def _with_unreadable(self, pairs: Sequence[Pair], waits: bool) -> list[list[bytes]]:
+    def _with_unreadable(self, pairs: Sequence[Pair]) -> list[list[bytes]]:
         readable = [pair for pair in pairs if not is_unreadable(pair[1])]
-        fields = self.read(readable, waits) if readable else [[] for _ in self._readers]
+        fields = self.read(readable) if readable else [[] for _ in self._readers]
         merged: list[list[bytes]] = []
         for column in fields:
             left = iter(column)

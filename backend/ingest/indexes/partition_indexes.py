@@ -56,12 +56,14 @@ class IndexedBatch:
 
 
 class PartitionIndexes:
-    """Only the ingest thread may use it, except `ready`, `is_building` and `note_look_up`.
+    """Only the ingest thread may use it, except `ready`, `is_building`, `note_look_up` and
+    `sweep_is_due`.
 
     `ready`: the ids of the indexes that have all entries, by name; replaced, never modified.
     `reached`: the stored key up to which entries are in the indexes that are built (None: none
     yet). `puts`: the keys that were written since the last sweep began, without those of a build.
-    `sweep_from`: the key at which the sweep goes on (None: there is no sweep).
+    `sweep_from`: the key at which the sweep goes on (None: there is no sweep). `sweep_is_due`:
+    whether a query has met an entry whose keys must be written again.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class PartitionIndexes:
         self.ready = {name: ids[name] for name in ready}
         self.reached = reached
         self.sweep_from: bytes | None = None
+        self.sweep_is_due = False
         self.puts = 0
         self.valid = self.stale = 0  # entries that look-ups have read since the last sweep
         self.fields = IndexedFields(view, view.indexes)
@@ -100,6 +103,7 @@ class PartitionIndexes:
 
     def begin_sweep(self) -> None:
         self.sweep_from = ALL_KEYS[0]
+        self.sweep_is_due = False
         self.puts = self.valid = self.stale = 0
 
     def add(self, batch: Batch, pairs: Sequence[Pair], only_missing: bool = False) -> int:
@@ -107,7 +111,7 @@ class PartitionIndexes:
         that are built; raises SchemaNotYet. Returns their number."""
         if not pairs:
             return 0
-        columns = self.fields.read(pairs, waits=only_missing)
+        columns = self.fields.read_to_write(pairs, waits=only_missing)
         put = batch.put
         count = 0
         for (name, head), column in zip(self._heads, columns, strict=True):

@@ -107,8 +107,8 @@ def _slice(entries: Iterable[Pair]) -> Iterator[Pair]:
 
 def _is_stale(store_partition: StorePartition, indexes: PartitionIndexes) -> bool:
     """Whether a sweep is worth its work: half of the entries have a new key since the last one, or
-    look-ups have read more stale keys than others."""
-    if indexes.stale > max(indexes.valid, _FEW):
+    look-ups have read more stale keys than others, or an entry must get its keys."""
+    if indexes.sweep_is_due or indexes.stale > max(indexes.valid, _FEW):
         return True
     if indexes.puts < _FEW:
         return False
@@ -132,7 +132,7 @@ def _stale_keys(
         for key, entry in zip(stored_keys, stored, strict=True)
         if entry is not None and not is_tombstone(entry)
     ]
-    fields = indexes.fields.read(pairs, waits=True) if pairs else []
+    fields = indexes.fields.read_to_write(pairs, waits=True) if pairs else []
     at = {key: number for number, (key, _) in enumerate(pairs)}
     stale: list[bytes] = []
     settled: set[int] = set()

@@ -143,7 +143,5 @@ def _keys(
     """The stored keys that each range of an index names, all as of one moment. Otherwise an entry
     could move from a range to one that was read, and a sweep delete the key that it had."""
     absolute = [(head + low, head + high) for low, high in ranges]
-    return [
-        (stored_key_of(key, size) for key, size in keys)
-        for keys in store_partition.store.scan_ranges(absolute, backwards)
-    ]
+    _, scans = store_partition.store.at_one_moment(absolute, backwards)
+    return [(stored_key_of(key, size) for key, size in keys) for keys in scans]

@@ -58,16 +58,18 @@ class OrderedRun(PartitionRun):
         self._condition = condition
         self._head = key_head(indexes.ready[index.name])
         self._fields = _fields(index, store_partition.view)
-        self._get = guarded(store_partition, store_partition.store.snapshot)
-        self._index_keys = self._all_keys(bounds_in(index, condition), after_place)
+        ranges = self._ranges(bounds_in(index, condition), after_place)
+        begin = partial(store_partition.store.at_one_moment, ranges, self._backwards)
+        self._get, scans = guarded(store_partition, begin)
+        self._index_keys = chain.from_iterable(scans)
 
     def _scan(self) -> Iterator[Pair]:
         return iter(())
 
-    def _all_keys(self, bounds: Bounds, after_place: bytes | None) -> Iterator[Pair]:
-        """The index keys in order, from now on."""
-        store, backwards = self.store_partition.store, self._backwards
-        scans = []
+    def _ranges(self, bounds: Bounds, after_place: bytes | None) -> list[tuple[bytes, bytes]]:
+        """The ranges of index keys, in order."""
+        backwards = self._backwards
+        ranges = []
         for part in (bounds, _UNREADABLE):
             low, high = self._head + part.low, self._head + part.high
             if after_place is not None and backwards:
@@ -75,10 +77,8 @@ class OrderedRun(PartitionRun):
             elif after_place is not None:
                 low = max(low, self._head + after_place[1:] + b"\0")
             if low < high:
-                # each scan has the keys of this moment, which is after that of the snapshot
-                scan = partial(store.scan, low, high, backwards)
-                scans.append(guarded(self.store_partition, scan))
-        return chain.from_iterable(reversed(scans) if backwards else scans)
+                ranges.append((low, high))
+        return ranges[::-1] if backwards else ranges
 
     def read(self, count: int) -> list[Pair]:
         return guarded(self.store_partition, lambda: self._read(count))
@@ -99,6 +99,9 @@ class OrderedRun(PartitionRun):
         if not named:
             return []
         [fields] = self._fields.read([(key, entry) for _, _, key, entry in named])
+        for (index_key, size, stored_key, _), own in zip(named, fields, strict=True):
+            if fields_of_key(index_key, size) == UNREADABLE != own:
+                self._check_key(own, stored_key)
         places = {
             stored_key: place_of_key(index_key)
             for (index_key, size, stored_key, _), own in zip(named, fields, strict=True)
@@ -113,6 +116,14 @@ class OrderedRun(PartitionRun):
             self.stored_keys[place] = stored_key
             placed.append((place, entry))
         return placed
+
+    def _check_key(self, fields: bytes, stored_key: bytes) -> None:
+        """Raise PartitionLost if an entry that can be read now is not at its place, because its
+        schema was not there when its key was written. A sweep writes the key."""
+        indexes = self.store_partition.indexes
+        if indexes is not None and self._get(self._head + fields + stored_key[1:]) is None:
+            indexes.sweep_is_due = True
+            raise PartitionLost(self.store_partition, "index-building")
 
 
 def index_with_fields(view: View, names: str | None) -> DeclaredIndex | None:

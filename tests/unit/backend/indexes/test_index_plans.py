@@ -233,20 +233,20 @@ def test_a_sweep_between_two_ranges_hides_no_entry(tmp_path: Path, more: str) ->
     with flights(tmp_path, replace(INDEXED, indexes=INDEXES[:1])) as made:
         put_row(made, "k1", {"dest": "JFK", "price": 1})
         partition = made.store_partitions[made.partition(b"k1")]
-        scan_ranges = partition.store.scan_ranges
+        at_one_moment = partition.store.at_one_moment
 
-        def move_after_first_range(*given: Any) -> Iterator[Iterator[Any]]:
-            first, *others = scan_ranges(*given)
+        def move_after_first_range(*given: Any) -> Any:
+            get, (first, *others) = at_one_moment(*given)
 
             def then_moved() -> Iterator[Any]:
                 yield from first
                 put_row(made, "k1", {"dest": "ATL", "price": 1})
                 sweep(partition)
 
-            return iter([then_moved(), *others])
+            return get, [then_moved(), *others]
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(partition.store, "scan_ranges", move_after_first_range)
+            patch.setattr(partition.store, "at_one_moment", move_after_first_range)
             assert asked(made, f"dest in ('ATL', 'JFK'){more}")[0] == ["k1"]
 
 

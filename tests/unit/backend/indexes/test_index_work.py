@@ -98,7 +98,7 @@ class Partition:
         entries = [pair for pair in self.opened.store.scan(*ALL) if not is_tombstone(pair[1])]
         if not entries:
             return set()
-        columns = IndexedFields(view, view.indexes).read(entries)
+        columns = IndexedFields(view, view.indexes).read_to_write(entries)
         return {
             key_head(indexes.ids[index.name]) + fields + key[1:]
             for index, column in zip(view.indexes, columns, strict=True)

@@ -11,19 +11,25 @@ from typing import Any
 
 import pytest
 
-from backend.ingest.indexes.work import next_work
+from backend.ingest.indexes.partition_indexes import ALL_KEYS
+from backend.ingest.indexes.work import IndexWork, next_work
+from backend.ingest.read_priority import ReadPriority
+from backend.ingest.writer import PartitionWriter
 from model.indexes.encoding import UNREADABLE, key_head
 from model.kinds.layout import ALL
 from model.rows.declared_fields import parse_declared_fields
 from tests.support.in_process.avro_examples import FakeSchemas, framed
 from tests.support.in_process.examples import view
+from tests.support.in_process.world import world
 from tests.unit.backend.indexes.test_index_work import BY_DEST, Partition, ready
+from tests.unit.backend.unreadable.applied import put as put_record
 
 FLIGHT = {
     "type": "record",
     "name": "Flight",
     "fields": [{"name": "dest", "type": "string"}],
 }
+BY_ATL = "keys?where=dest%20%3D%20%27ATL%27"
 FIELDS = parse_declared_fields({"dest": "string?"})
 
 
@@ -134,3 +140,54 @@ def test_a_schema_that_is_dropped_while_records_are_applied(
     assert unreadable_key(partition, b"k1") in index_keys(partition)
     sweep(partition)
     assert index_keys(partition) == partition.expected()
+
+
+def test_an_order_is_refused_while_a_schema_is_not_there(tmp_path: Path) -> None:
+    """As a scan is. The key of an entry may have been written when its value could be read."""
+    schemas = FakeSchemas(id7=FLIGHT)
+    of = replace(
+        view(value="avro", value_schema="confluent"),
+        schemas=schemas,
+        fields=FIELDS,
+        indexes=(BY_DEST,),
+    )
+    with world(tmp_path, of) as made:
+        put_record(made, b"k1", framed(7, FLIGHT, {"dest": "ATL"}))
+        [item] = made.ask("keys?order_by=dest").json["items"]
+        assert item["value"] == {"dest": "ATL"}
+        schemas.by_id = {}
+        assert made.code("keys?order_by=dest", 503) == "schema-unavailable"
+        schemas.by_id = {7: None}
+        assert made.code("keys?order_by=dest", 503) == "schema-unavailable"
+
+
+def test_an_order_is_refused_until_an_entry_has_its_key(tmp_path: Path) -> None:
+    """The schema was not there when the key was written."""
+    schemas = FakeSchemas(id7=FLIGHT)
+    of = replace(
+        view(value="avro", value_schema="confluent"),
+        schemas=schemas,
+        fields=FIELDS,
+        indexes=(BY_DEST,),
+    )
+    with world(tmp_path, of) as made:
+        put_record(made, b"k1", framed(7, FLIGHT, {"dest": "ATL"}))
+        partition = made.store_partitions[made.partition(b"k1")]
+        indexes, store = partition.indexes, partition.store
+        assert indexes is not None
+        known, schemas.by_id = schemas.by_id, {}
+        batch = store.new_batch()
+        batch.delete_range(*ALL_KEYS)
+        indexes.add_entries(batch, dict(store.scan(*ALL)))
+        store.write(batch, store.position or 0)
+        schemas.by_id = known
+        assert [item["key"] for item in made.ask(BY_ATL).json["items"]] == ["k1"]
+        assert made.code("keys?order_by=dest", 503) == "index-building"
+        work = IndexWork(PartitionWriter(lambda: None), ReadPriority(lambda: 0))
+        work.run(partition, time.monotonic() + 30)
+        assert [item["key"] for item in made.ask("keys?order_by=dest").json["items"]] == ["k1"]
+        # a key that an unreadable value has left does no harm
+        put_record(made, b"k1", b"unreadable")
+        put_record(made, b"k1", framed(7, FLIGHT, {"dest": "JFK"}))
+        [item] = made.ask("keys?order_by=dest").json["items"]
+        assert item["value"] == {"dest": "JFK"}

@@ -71,7 +71,7 @@ class Ranges(list[tuple[bytes, bytes]]):
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_scans_of_ranges_are_of_one_moment(tmp_path: Path, backwards: bool) -> None:
+def test_reads_are_of_one_moment(tmp_path: Path, backwards: bool) -> None:
     folder = DataDirectory(tmp_path)
     store, _ = folder.open("v", 0)
     writes = 0
@@ -87,13 +87,16 @@ def test_scans_of_ranges_are_of_one_moment(tmp_path: Path, backwards: bool) -> N
 
     write(b"\x01a1", b"\x01b2", b"\x01c")
     ranges = Ranges(lambda: write(b"\x01a2") if writes == 1 else None)
-    found = [[key for key, _ in keys] for keys in store.scan_ranges(ranges, backwards)]
+    get, scans = store.at_one_moment(ranges, backwards)
+    write(b"\x01a3")
+    found = [[key for key, _ in keys] for keys in scans]
     in_order = [b"\x01a1", b"\x01a2"]
     assert found == [in_order[::-1] if backwards else in_order, [b"\x01b2"]]
+    assert (get(b"\x01a2"), get(b"\x01a3")) == (b"", None)
     with pytest.raises(StoreClosedError):
-        store.scan_ranges(Ranges(lambda: write(b"\x01a")))
+        store.at_one_moment(Ranges(lambda: write(b"\x01a")))
     assert writes < 100
     store.close()
     with pytest.raises(StoreClosedError):
-        store.scan_ranges(ranges)
+        store.at_one_moment(ranges)
     folder.close()
