@@ -21,7 +21,16 @@ from bench import machine
 from bench.load import find_wrk
 from bench.plan import FULL, QUICK
 from bench.report import Report
-from bench.rows import catching_up, group, instances, pipelines, reads, topology, whole_views
+from bench.rows import (
+    catching_up,
+    group,
+    indexes,
+    instances,
+    pipelines,
+    reads,
+    topology,
+    whole_views,
+)
 from bench.run import Group, run
 from bench.stack import Stack
 from local.errors import LocalError, friendly
@@ -39,6 +48,9 @@ _GROUPS: dict[str, Group] = {
     "batch": whole_views.batch,
     "ndjson": whole_views.ndjson,
     "top": whole_views.top,
+    "filters": indexes.filters,
+    "indexes": indexes.look_ups,
+    "ingest-indexed": indexes.ingest,
     "topology": topology.topology,
     "group": group.group,
     "pipelines": pipelines.pipelines,

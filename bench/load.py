@@ -21,8 +21,20 @@ _SCRIPT = Path(__file__).with_name("requests.lua")
 
 
 @dataclass(frozen=True, slots=True)
+class Query:
+    """A query with a number below `numbers` in its path. `path`: as a format of Lua and Python.
+    `plan`: the header Plan of its answers (None: they have none). `first`: the start of the answer
+    with 0."""
+
+    path: str
+    numbers: int
+    plan: str | None
+    first: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
-    """Point reads of a table's keys, or batches of `batch` keys.
+    """Point reads of a table's keys, or batches of `batch` keys, or queries.
 
     Each connection waits `think_ms` on average between two requests. `tokens`: a file with a token
     on each line; each point read has one of them. `traced`: each point read without a token has an
@@ -34,13 +46,18 @@ class Workload:
     think_ms: int = 0
     tokens: Path | None = None
     traced: bool = False
+    query: Query | None = None
 
     def arguments(self, seed: int) -> list[str]:
         """The arguments of requests.lua."""
         path = f"/views/{self.table.view}/batch" if self.batch else self.table.path
-        numbers = map(str, (self.table.count, seed, self.batch, self.think_ms))
+        count = self.table.count
+        if self.query is not None:
+            path, count = self.query.path, self.query.numbers
+        numbers = map(str, (count, seed, self.batch, self.think_ms))
         tokens = "" if self.tokens is None else str(self.tokens)
-        return [path, *numbers, tokens, str(int(self.traced))]
+        is_query = self.query is not None
+        return [path, *numbers, tokens, str(int(self.traced)), str(int(is_query))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,13 @@ class Table:
     def size(self) -> int:
         return self.count
 
+    def views_toml(self) -> str:
+        """The text about the view in a views.toml."""
+        return (
+            f'[views.{self.view}]\ntopic = "{self.topic}"\npath = "{self.path}"\n'
+            'key = "string"\nvalue = "json"\n'
+        )
+
     def records(self) -> Iterator[Record]:
         """All records, in the order of the log."""
         for position in range(self.count):
@@ -61,11 +68,7 @@ def customers(count: int) -> Table:
 
 def views_toml(tables: Iterable[Table]) -> str:
     """A views.toml with the views of these tables."""
-    return "\n".join(
-        f'[views.{table.view}]\ntopic = "{table.topic}"\npath = "{table.path}"\n'
-        'key = "string"\nvalue = "json"\n'
-        for table in tables
-    )
+    return "\n".join(table.views_toml() for table in tables)
 
 
 def key(number: int) -> bytes:
@@ -81,7 +84,7 @@ def document(table: Table, number: int) -> bytes:
 def value(number: int) -> bytes:
     """The record's value: 84 bytes of JSON that hardly compress."""
     start = b'{"id":%d,"balance":%d,"note":"' % (number, balance(number))
-    noise = _digest(number).hex().encode()
+    noise = digest(number).hex().encode()
     return start + noise[: SIZE - _KEY_SIZE - len(start) - 2] + b'"}'
 
 
@@ -93,10 +96,11 @@ def value_of_size(number: int, size: int) -> bytes:
 
 def balance(number: int) -> int:
     """The field `balance` of the record's value: one of 256 numbers."""
-    return _digest(number)[0] * 1000
+    return digest(number)[0] * 1000
 
 
-def _digest(number: int) -> bytes:
+def digest(number: int) -> bytes:
+    """32 bytes that look random."""
     return hashlib.blake2b(b"%d" % number, digest_size=32).digest()
 
 

@@ -1,7 +1,8 @@
 -- A script for wrk: point reads or batches of random keys, then one line of JSON (bench/load.py).
 -- Arguments: path, number of keys, seed, keys per batch (0: point reads), think time in ms (0: none),
 -- file with a token on each line ("": reads have no token; otherwise each has one of them at random),
--- whether reads without a token have an id for the logs (1 or 0).
+-- whether reads without a token have an id for the logs (1 or 0),
+-- whether the path is the format of a query with a random number, instead of a key (1 or 0).
 
 local random, format = math.random, string.format
 
@@ -17,6 +18,10 @@ end
 local function read_with_token()
     return format("GET %s/customer-%07d HTTP/1.1\r\nHost: bench\r\n%s\r\n",
                   path, random(0, greatest), headers[random(#headers)])
+end
+
+local function query()
+    return format("GET " .. path .. " HTTP/1.1\r\nHost: bench\r\n\r\n", random(0, greatest))
 end
 
 local function batch()
@@ -42,6 +47,9 @@ function init(args)
         more = "traceparent: 00-" .. ("a"):rep(32) .. "-" .. ("b"):rep(16) .. "-01\r\n"
     end
     request = size > 0 and batch or #headers > 0 and read_with_token or read
+    if args[8] == "1" then
+        request = query
+    end
     local think = tonumber(args[5])
     -- define the function only if needed: wrk calls it before each request
     if think > 0 then

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from bench.proc import cpu_seconds
-from bench.records import Table, customers, views_toml
+from bench.records import VIEW, Table, customers, views_toml
 from local import http
 from local.demo.datasets import Dataset
 from local.demo.load import load
@@ -70,6 +70,7 @@ class Stack:
         self._broker = Broker(self._data / "broker", fresh=True)
         self._supervisors = {reference: Supervisor(folder) for reference in (False, True)}
         self._started = 0
+        self._topics: set[str] = set()
         self._written = 0
         self._filled: Server | None = None
         self._has_failed = False
@@ -126,8 +127,11 @@ class Stack:
         return self._broker.bootstrap_servers
 
     def fill(self, tables: Sequence[Table]) -> None:
-        """Creates the topics of these tables, and writes all their records."""
+        """Creates the topics of these tables that are not there, and writes all their records."""
         for table in tables:
+            if table.topic in self._topics:
+                continue
+            self._topics.add(table.topic)
             topic = Topic(table.topic, table.partitions)
             create_topics(quiet_admin(self.servers), [topic])
             load(self.servers, Dataset(topic, table.size, table.records))
@@ -231,17 +235,22 @@ class Stack:
         self.wait(ready, "the backends to be ready", timeout)
 
     def restarted_backend(
-        self, settings: Mapping[str, str] = _NONE, token: str = "", copy: bool = False
+        self,
+        settings: Mapping[str, str] = _NONE,
+        token: str = "",
+        copy: bool = False,
+        tables: Sequence[Table] = (),
     ) -> Server:
         """A backend with all records that was restarted, and is idle. `copy`: copies its data
-        meanwhile."""
+        meanwhile. `tables`: its views; by default, it has the view of this stack's table."""
         name = self.new_name("backend")
-        backend = self.launch_backend(name, name, settings=settings)
+        views = views_toml(tables or [self.table])
+        backend = self.launch_backend(name, name, settings=settings, views=views)
         self.wait_ready(backend, token=token)
         self.stop(backend)
         if copy:
             shutil.copytree(self.folder_of(name), self.folder_of(f"{name}-copy"))
-        backend = self.launch_backend(name, name, settings=settings)
+        backend = self.launch_backend(name, name, settings=settings, views=views)
         self.wait_ready(backend, token=token)
         self.wait_idle(backend)
         return backend
@@ -253,9 +262,9 @@ class Stack:
         self.wait_idle(self._filled)
         return self._filled
 
-    def copy_of(self, backend: Server) -> str:
-        """The folder with a copy of the filled backend's data, which references open."""
-        return str(self.folder_of(f"{backend.name}-copy"))
+    def copy_of(self, backend: Server, view: str = VIEW) -> str:
+        """The folder with a copy of the data of a backend's view, which references open."""
+        return str(self.folder_of(f"{backend.name}-copy") / view)
 
     def launch_proxy(
         self, backend: Server, batches: bool = True, settings: Mapping[str, str] = _NONE

@@ -18,7 +18,7 @@ from typing import TypeVar
 import urllib3
 
 from bench import load
-from bench.load import Measurement, Workload
+from bench.load import Measurement, Query, Workload
 from bench.plan import Plan
 from bench.records import document, key
 from bench.report import Comparison, Row, Target
@@ -181,6 +181,9 @@ class LoadTest(Subject):
 
     def _read(self) -> None:
         """Notes a wrong answer to a first request."""
+        if (query := self._workload.query) is not None:
+            self._ask(query)
+            return
         table, name = self._workload.table, key(0).decode()
         method, path, body, expected = "GET", f"{table.path}/{name}", None, document(table, 0)
         if self._workload.batch:
@@ -191,6 +194,16 @@ class LoadTest(Subject):
         answer = urllib3.request(method, url, json=body, headers=headers, timeout=5)
         if (answer.status, answer.data) != (200, expected):
             self.note(f"{path}: {answer.status} {answer.data[:100]!r}, not {expected[:100]!r}")
+
+    def _ask(self, query: Query) -> None:
+        path = query.path % 0
+        answer = urllib3.request("GET", f"{self.server.url}{path}", timeout=5)
+        got, plan = answer.data[: len(query.first)], answer.headers.get("Plan")
+        if (answer.status, got, plan) != (200, query.first, query.plan):
+            self.note(
+                f"{path}: {answer.status} by {plan}, {got[:100]!r}, not 200 by {query.plan}, "
+                f"{query.first[:100]!r}"
+            )
 
     def _load(self, connections: int, seconds: int) -> Measurement:
         return load.measure(self.server, self.servers, self._workload, connections, seconds)

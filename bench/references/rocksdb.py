@@ -28,7 +28,7 @@ from rocksdict import Rdict, ReadOptions
 
 from backend.storage.options import SharedMemory
 from backend.storage.rocksdb_store import open_db
-from bench.records import PARTITIONS, VIEW, key
+from bench.records import PARTITIONS, key
 from model.partitioner_numpy import partitions_of_batch
 from model.records import ENTRY, ENTRY_HEAD_SIZE
 
@@ -105,11 +105,28 @@ def top(stores: list[Rdict]) -> int:
     return _seen
 
 
-def main(folder: Path, what: str, *numbers: int) -> None:
+def iterate(stores: list[Rdict]) -> int:
+    for _ in _entries(stores):
+        pass
+    return _seen
+
+
+def parse(stores: list[Rdict]) -> int:
+    for _, value in _entries(stores):
+        orjson.loads(value)
+    return _seen
+
+
+def opened(folder: Path) -> list[Rdict]:
+    """The stores of all partitions of a view."""
     options = SharedMemory().options()
-    stores = [open_db(folder / VIEW / str(number), options) for number in range(PARTITIONS)]
+    return [open_db(folder / str(number), options) for number in range(PARTITIONS)]
+
+
+def main(folder: Path, what: str, *numbers: int) -> None:
+    stores = opened(folder)
     prepare: dict[str, Callable[..., Work]] = {"get": get, "many": many}
-    scans = {"lines": lines, "top": top}
+    scans = {"lines": lines, "top": top, "iterate": iterate, "parse": parse}
     run = partial(scans[what], stores) if what in scans else prepare[what](stores, *numbers)
     cpu, wall = time.process_time(), time.perf_counter()
     count = run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from bench import records
 from bench.load import Measurement
 from bench.plan import Plan
 from bench.proc import cpu_seconds, peak_rss_mb
+from bench.records import Table, views_toml
 from bench.report import Target
 from bench.rows.instances import applications, wrong_reads
 from bench.stack import Server, Stack
@@ -35,7 +37,7 @@ def ingest(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         Baseline("rss_mb", "consume", Target(250.0)),
     ]
     yield [
-        Subject("ingest", lambda _: _replay(stack), baselines=baselines),
+        Subject("ingest", lambda _: replay(stack), baselines=baselines),
         Subject("consume", lambda _: run_reference(*reference), reference=True),
     ]
 
@@ -64,10 +66,12 @@ def between(samples: Sequence[Sample]) -> dict[str, float]:
     return {"rps": count / seconds, "cpu_us": cpu_us, "seconds": seconds}
 
 
-def _replay(stack: Stack) -> Measurement:
-    """Measures a new instance from its start until it is answerable, and stops it."""
+def replay(stack: Stack, table: Table | None = None) -> Measurement:
+    """Measures a new instance from its start until it is answerable, and stops it. `table`: its
+    view; by default, that of the stack. `disk_mb`: the entries, and the keys of indexes."""
+    table = table or stack.table
     name = stack.new_name("ingest")
-    backend = stack.launch_backend(name, name)
+    backend = stack.launch_backend(name, name, views=views_toml([table]))
     samples: list[Sample] = []
     next_at = 0.0  # s, monotonic
 
@@ -77,15 +81,17 @@ def _replay(stack: Stack) -> Measurement:
         if now < next_at or (sample := _sample(backend)) is None:
             return False
         samples.append(sample)
-        if sample.applied < _NEAR_THE_END * stack.table.count:
-            next_at = now + min(_SAMPLE_EVERY_S, _SAMPLE_EVERY_PER_RECORD * stack.table.count)
+        if sample.applied < _NEAR_THE_END * table.count:
+            next_at = now + min(_SAMPLE_EVERY_S, _SAMPLE_EVERY_PER_RECORD * table.count)
         return sample.answerable
 
-    timeout = max(120.0, stack.table.count / 15_000)
+    timeout = max(120.0, table.count / 15_000)
     stack.wait(answerable, "the instance to be answerable", timeout, _SAMPLE_EVERY_NEAR_THE_END_S)
     values = {**between(samples), "rss_mb": peak_rss_mb(backend.pid)}
     stack.stop(backend)
-    return Measurement(values)
+    size = run_reference("indexed", stack.folder_of(name) / table.view, "size")
+    shutil.rmtree(stack.folder_of(name))
+    return Measurement({**values, **size.values})
 
 
 def _sample(backend: Server) -> Sample | None:

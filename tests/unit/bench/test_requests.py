@@ -12,7 +12,7 @@ import pytest
 
 from backend.telemetry.tracing import trace_of
 from bench import load, records
-from bench.load import Workload
+from bench.load import Query, Workload
 from bench.records import customers
 
 _SCRIPT = Path(load.__file__).with_name("requests.lua")
@@ -70,6 +70,15 @@ def test_a_batch_is_json_with_its_content_length() -> None:
     assert head.startswith("POST /views/customers/batch HTTP/1.1\n")
     assert f"Content-Length: {len(body)}" in head
     assert len(json.loads(body)["keys"]) == 5
+
+
+def test_a_query_has_a_random_number_in_its_path() -> None:
+    query = Query("/views/a/keys?where=city%%20=%%20%%27c%02x%%27", 3, "index city", b"")
+    requests, _ = _requests(Workload(customers(1), query=query), 100)
+    assert {request.replace("\r", "") for request in requests} == {
+        f"GET /views/a/keys?where=city%20=%20%27c0{number}%27 HTTP/1.1\nHost: bench\n\n"
+        for number in range(3)
+    }
 
 
 def test_a_think_time_is_at_most_twice_the_mean() -> None:

@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from bench import records
-from bench.load import Measurement, Workload
+from bench.load import Measurement, Query, Workload
 from bench.plan import QUICK
 from bench.report import Row, Target
 from bench.rows.instances import wrong_reads
@@ -192,6 +192,21 @@ def test_a_first_read_that_is_wrong_is_in_all_rows(wrk: Path, application: Serve
     assert at_16.wrong == at_64.wrong
     [wrong] = at_16.wrong
     assert wrong.startswith('/customers/customer-0000000: 200 b\'{"key"')
+
+
+def test_a_first_query_that_is_answered_by_another_plan_is_in_the_row(
+    wrk: Path, application: Server
+) -> None:
+    wrk.write_text(_REPORT % 0)
+    for plan, faults in ((None, 0), ("index city", 1)):
+        query = Query("/customers/customer-%07d", 10, plan, b'{"key":"customer-0000000","v')
+        queries = Workload(records.customers(10), query=query)
+        [row] = _rows(
+            LoadTest(
+                "page", lambda: [application], queries, _PLAN, connections=[16], reference=True
+            )
+        )
+        assert len(row.wrong) == faults
 
 
 def test_rate_and_cost_of_batches_are_those_of_a_key(wrk: Path, application: Server) -> None:
