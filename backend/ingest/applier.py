@@ -158,7 +158,7 @@ class RecordApplier:
             if not run:
                 return False
         if indexes is not None and indexed is not None:
-            indexes.add_entries(batch, indexed.entries)
+            indexes.add_entries(indexed)
         newest = run[-1]
         mispartitioned = confirmed_mispartitioned(
             store_partition, result.keys, counts, self._metadata_poller, self._registry

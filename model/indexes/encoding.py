@@ -87,12 +87,14 @@ def _double(value: Any) -> bytes:
 def _string(value: Any) -> bytes:
     if value is None:
         return NULL
-    return b"\x01%b\x00\x00" % _escaped(value)
+    raw = value.encode("utf-8", "surrogatepass")
+    if len(raw) > MAX_STRING or 0 in raw:
+        raw = _escaped(raw)
+    return b"\x01%b\x00\x00" % raw
 
 
-def _escaped(text: str) -> bytes:
-    raw: bytes = text.encode("utf-8", "surrogatepass")[:MAX_STRING]
-    return raw.replace(b"\x00", b"\x00\xff") if b"\x00" in raw else raw
+def _escaped(raw: bytes) -> bytes:
+    return raw[:MAX_STRING].replace(b"\x00", b"\x00\xff")
 
 
 # Bounds of values. Each entry is compared with the whole condition, so a bound may be too wide, but
@@ -129,7 +131,7 @@ def at_most(type_: Type, value: Value) -> bytes | None:
 
 def starts_with(prefix: str) -> Bounds:
     """The strings that start with this one."""
-    escaped = VALUE + _escaped(prefix)
+    escaped = VALUE + _escaped(prefix.encode("utf-8", "surrogatepass"))
     return Bounds(escaped, _end(escaped))
 
 

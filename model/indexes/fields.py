@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from model.expressions.evaluator import Evaluate, Place, compile_expression
 from model.expressions.tree import Field
+from model.expressions.types import Kind
 from model.formats.schemas import SchemaNotYet
 from model.indexes.declaration import DeclaredIndex
 from model.indexes.encoding import UNREADABLE, Encode, encoder
@@ -16,13 +17,16 @@ from model.rows.documents import Documents
 from model.rows.row_view import Pair, RowView
 
 _ROW = "row"
+_NO_NUMBERS = {Kind.STRING, Kind.BOOLEAN}
 
 
 class IndexedFields:
     """Reads the fields of indexes from the values of a view, as conditions read them."""
 
     def __init__(self, view: RowView, indexes: Sequence[DeclaredIndex]) -> None:
-        self._documents = Documents(view)
+        kinds = {field.type.kind for index in indexes for field in index.fields}
+        # a number is null as a text or a boolean, whatever it is
+        self._documents = Documents(view, long_integers=not kinds <= _NO_NUMBERS)
         quotes_numbers = view.value_codec.quotes_numbers
         self._readers = [
             [_reader(field, quotes_numbers) for field in index.fields] for index in indexes

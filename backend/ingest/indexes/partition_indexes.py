@@ -27,7 +27,6 @@ from model.records import (
     INDEX_POSITION_KEY,
     INDEXES_KEY,
     encode_number,
-    is_tombstone,
 )
 from model.rows.row_view import Pair
 from model.views import View
@@ -36,20 +35,20 @@ ALL_KEYS = INDEX, after(INDEX)
 
 
 class IndexedBatch:
-    """A batch that also keeps the entries that are put into it, each as it is at the end."""
+    """A batch that keeps what is put into it until the keys of indexes are known. `written`: the
+    values to write; each key has the last one, and none if it was deleted after it.
+
+    `put(key, value)` is a C function: most records of a view with indexes pass it.
+    """
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        self.entries: dict[bytes, bytes] = {}
-
-    def put(self, key: bytes, value: bytes) -> None:
-        self.batch.put(key, value)
-        if key[:1] == ENTRY:
-            self.entries[key] = value
+        self.written: dict[bytes, bytes] = {}
+        self.put = self.written.__setitem__
 
     def delete(self, key: bytes) -> None:
-        self.batch.delete(key)
-        self.entries.pop(key, None)
+        self.batch.delete(key)  # written before a later value of the key
+        self.written.pop(key, None)
 
     def delete_range(self, begin: bytes, end: bytes) -> None:
         raise NotImplementedError("records delete no ranges")
@@ -117,15 +116,25 @@ class PartitionIndexes:
         for (name, head), column in zip(self._heads, columns, strict=True):
             if only_missing and name in self.ready:
                 continue
+            length, size = -1, b""
             for (stored_key, _), fields in zip(pairs, column, strict=True):
-                put(b"%b%b%b" % (head, fields, stored_key[1:]), SIZE.pack(len(fields)))
+                if len(fields) != length:  # most have the same
+                    length = len(fields)
+                    size = SIZE.pack(length)
+                put(head + fields + stored_key[1:], size)
             count += len(pairs)
         return count
 
-    def add_entries(self, batch: Batch, entries: Mapping[bytes, bytes]) -> None:
-        """Add the keys of entries that a batch has put."""
-        pairs = [pair for pair in entries.items() if not is_tombstone(pair[1])]
-        self.puts += self.add(batch, pairs)
+    def add_entries(self, indexed: IndexedBatch) -> None:
+        """Add what was put into a batch, and the keys of its entries."""
+        put = indexed.batch.put
+        for key, value in indexed.written.items():
+            put(key, value)
+        # `is_tombstone` inlined
+        pairs = [
+            pair for pair in indexed.written.items() if pair[0][:1] == ENTRY and pair[1][8] < 0xA0
+        ]
+        self.puts += self.add(indexed.batch, pairs)
 
     def built(self, batch: Batch, reached: bytes | None) -> None:
         """Note in a batch how far the build has come; None: to the end."""

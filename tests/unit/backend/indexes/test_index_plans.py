@@ -255,3 +255,17 @@ def sweep(store_partition: StorePartition) -> None:
     store_partition.indexes.begin_sweep()
     work = IndexWork(PartitionWriter(lambda: None), ReadPriority(lambda: 0))
     work.run(store_partition, time.monotonic() + 30)
+
+
+def test_whole_numbers_of_more_than_64_bits_are_null(tmp_path: Path) -> None:
+    """-2^63 - 1 as a float is -2^63, which has 64 bits."""
+    with flights(tmp_path) as made:
+        put(made, b"k1", b'{"dest":"ATL","delay":-9223372036854775809}')
+        put(made, b"k2", b'{"dest":18446744073709551616,"delay":-9223372036854775807}')
+        for condition, expected in (
+            ("delay is null", ["k1"]),
+            ("dest is null", ["k2"]),
+            ("delay <= -9223372036854775807", ["k2"]),
+        ):
+            keys, plan = asked(made, condition)
+            assert (keys, plan[:6]) == (expected, "index "), condition

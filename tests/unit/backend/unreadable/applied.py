@@ -21,7 +21,7 @@ def apply(opened: StorePartition, records: list[Rec]) -> None:
     unreadable = opened.metadata.unreadable_values + stored
     opened.metadata = replace(opened.metadata, unreadable_values=unreadable)
     if opened.indexes is not None and indexed is not None:
-        opened.indexes.add_entries(batch, indexed.entries)
+        opened.indexes.add_entries(indexed)
         note_position(batch, position)
     opened.store.write(batch, position, opened.metadata)
     opened.progress.applied(position)
