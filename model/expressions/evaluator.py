@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, NamedTuple, cast
 
@@ -50,6 +50,7 @@ class Place(NamedTuple):
     quotes_numbers: bool = False
 
 
+_SHORT = 10_000  # characters of a source that is kept
 _DEEPEST = 90
 """Python's source has up to 100 levels of indentation. A part that is deeper is evaluated even if
 its value is not needed."""
@@ -100,6 +101,17 @@ def compile_expression(
     return _Source(places or {}).compiled(expression, variables)
 
 
+# Expressions that differ in their constants have the same source, and compiling it takes most of
+# the time. A long source is not kept.
+@lru_cache(maxsize=128)
+def _make(source: str) -> Callable[..., Evaluate]:
+    """The function `make` of a source."""
+    made: dict[str, Any] = {}
+    exec(source, made)
+    make: Callable[..., Evaluate] = made["make"]
+    return make
+
+
 Known = dict[tuple[str, Type], str]
 
 
@@ -124,9 +136,8 @@ class _Source:
                 " return evaluate",
             ]
         )
-        made: dict[str, Any] = {}
-        exec(source, made)
-        evaluate: Evaluate = made["make"](*self._constants.values())
+        make = _make if len(source) <= _SHORT else _make.__wrapped__
+        evaluate: Evaluate = make(source)(*self._constants.values())
         return evaluate
 
     def _line(self, level: int, text: str) -> None:

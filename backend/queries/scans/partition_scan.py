@@ -16,7 +16,7 @@ from typing import TypeVar
 from backend.ingest.store_partitions import StorePartition
 from backend.instance.context import QueryContext
 from backend.queries.filters.condition import Condition, condition_of
-from backend.queries.filters.index_plan import index_plan
+from backend.queries.filters.index_plan import IndexPlan, index_plan
 from backend.queries.filters.plan import plan_of
 from backend.queries.filters.selection import selection_of
 from backend.queries.moved_keys import is_growing, known_counts, lacks_tombstones
@@ -170,12 +170,13 @@ class PartitionScans:
         if reducer is None and response.mispartitioned:
             # the sender compares entries of several partitions before it filters them
             condition = None
+        plan = _index_plan(view, request, condition)
         runs: list[PartitionRun] = []
         for store_partition in store_partitions:
             if request.query.order_by is not None:
                 runs.append(OrderedRun(store_partition, request.query, after, condition))
                 continue
-            named = await self._index_run(store_partition, request, low, high, condition)
+            named = await self._index_run(store_partition, request, low, high, plan)
             run = named or PartitionRun(
                 store_partition,
                 request.query,
@@ -211,9 +212,10 @@ class PartitionScans:
         query = request.query
         low, high = query.low, query.high
         condition = None if response.mispartitioned else self._condition(view, query)
+        plan = _index_plan(view, request, condition)
         plans = set()
         for store_partition in store_partitions:
-            named = await self._index_run(store_partition, request, low, high, condition)
+            named = await self._index_run(store_partition, request, low, high, plan)
             count = store_partition.entries() if named is None else named.count()
             plans.add(plan_of(low, high) if named is None else named.plan)
             response.counted += count
@@ -225,14 +227,11 @@ class PartitionScans:
         request: ScanRequest,
         low: bytes,
         high: bytes,
-        condition: Condition | None,
+        plan: IndexPlan | None,
     ) -> IndexRun | None:
         """The entries that an index names; None if they must be scanned, or if that costs less.
         Raises PartitionLost if the query must not scan them."""
         query = request.query
-        plan = None
-        if condition is not None and request.what != ENTRIES:
-            plan = index_plan(store_partition.view, condition)
         if plan is None or not is_ready(store_partition, plan):
             if query.by_index:
                 raise PartitionLost(store_partition, "index-building")
@@ -347,6 +346,13 @@ class PartitionScans:
                 self._check(run.store_partition)
         await reducer.fill(response)
         response.reached = None if run.ended else run.reached
+
+
+def _index_plan(view: View, request: ScanRequest, condition: Condition | None) -> IndexPlan | None:
+    """The plan for all partitions: even a plan that is kept takes some time to find."""
+    if condition is None or request.what == ENTRIES:
+        return None
+    return index_plan(view, condition)
 
 
 async def _kept(condition: Condition, pairs: Sequence[Pair], budget: ScanBudget) -> list[Pair]:
