@@ -6,8 +6,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from itertools import islice
+from pathlib import Path
+from statistics import median
 from urllib.parse import quote
 
 import urllib3
@@ -17,6 +20,8 @@ from bench.accounts import BY_CITY, BY_OWNER, CITIES, Accounts, city
 from bench.load import Measurement, Query, Workload
 from bench.plan import Plan
 from bench.proc import cpu_seconds
+from bench.records import key
+from bench.references.postgres import Postgres, postgres
 from bench.report import Target
 from bench.rows.catching_up import replay
 from bench.stack import Stack
@@ -26,6 +31,7 @@ from local.errors import LocalError
 _PAGE = 100  # entries
 _LOOKED_UP = b"c07"  # the city of the scans
 _VIEW = "accounts"
+_COPIED = 100_000  # rows at a time
 
 
 def filters(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
@@ -81,6 +87,8 @@ def look_ups(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         arguments = [index, texts, numbers, _PAGE, plan.gets // _PAGE]
         return run_reference("indexed", stack.copy_of(backend, _VIEW), *arguments)
 
+    database = _Database(table, stack.folder_of(stack.new_name("postgres")), plan.seconds)
+
     def ours(name: str, baselines: list[Baseline]) -> Subject:
         workload = Workload(table, query=queries[name])
         return LoadTest(
@@ -89,18 +97,41 @@ def look_ups(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
 
     read_owner = partial(read_rocksdb, "owner", "owner-%07d", table.owners)
     read_city = partial(read_rocksdb, "city", "c%02x", CITIES)
-    yield [
-        ours("look-up", [Baseline(q, "rocksdict-look-up") for q in ("p50_ms", "cpu_us")]),
-        Subject("rocksdict-look-up", read_owner, reference=True),
-        ours(
-            "page",
-            [
-                Baseline("p50_ms", "rocksdict-page"),
-                Baseline("cpu_us", "rocksdict-page", Target(2.0, is_ratio=True)),
-            ],
-        ),
-        Subject("rocksdict-page", read_city, reference=True),
-    ]
+    owner_is, city_is = (
+        "value->>'owner' = 'owner-' || lpad(:n::text, 7, '0')",
+        "value->>'city' = 'c' || lpad(to_hex(:n::int), 2, '0')",
+    )
+    read_database = {
+        "look-up": partial(database.measure, queries["look-up"], owner_is),
+        "page": partial(database.measure, queries["page"], city_is),
+    }
+    twice = Target(2.0, is_ratio=True)
+    try:
+        yield [
+            ours(
+                "look-up",
+                [
+                    Baseline("p50_ms", "rocksdict-look-up"),
+                    Baseline("p50_ms", "postgresql-look-up", Target(3.0, is_ratio=True)),
+                    Baseline("cpu_us", "rocksdict-look-up"),
+                    Baseline("cpu_us", "postgresql-look-up"),
+                ],
+            ),
+            Subject("rocksdict-look-up", read_owner, reference=True),
+            Subject("postgresql-look-up", read_database["look-up"], reference=True),
+            ours(
+                "page",
+                [
+                    Baseline("p50_ms", "rocksdict-page"),
+                    Baseline("cpu_us", "rocksdict-page", twice),
+                    Baseline("cpu_us", "postgresql-page"),
+                ],
+            ),
+            Subject("rocksdict-page", read_city, reference=True),
+            Subject("postgresql-page", read_database["page"], reference=True),
+        ]
+    finally:
+        database.close()
 
 
 def query(where: str, numbers: int, plan: str, table: Accounts) -> Query:
@@ -145,3 +176,54 @@ def ingest(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
             ],
         ),
     ]
+
+
+class _Database:
+    """The accounts in PostgreSQL, as `jsonb` with indexes of expressions. It starts at the first
+    measurement, so that a run without PostgreSQL only lacks its rows."""
+
+    def __init__(self, table: Accounts, folder: Path, seconds: int) -> None:
+        self._table = table
+        self._folder = folder
+        self._seconds = seconds
+        self._stack = ExitStack()
+        self._server: Postgres | None = None
+
+    def measure(self, query: Query, where: str, _: int | None) -> Measurement:
+        """Rows of a condition with a random number, which is `:n` in `where`. CPU is that of the
+        server."""
+        server = self._server = self._server or self._start()
+        select = f"select key, value from a where {where} order by key limit {_PAGE}"
+        rows = server.run(select.replace(":n", "0") + ";").splitlines()
+        wrong = [] if len(rows) == query.first.count(b'"key":') else [f"{where}: {len(rows)} rows"]
+        used = cpu_seconds(server.pid)
+        script = f"\\set n random(0, {query.numbers - 1})\n{select};\n"
+        latencies = server.latencies(script, self._seconds, self._folder)
+        cpu = cpu_seconds(server.pid) - used  # the process of the connection has ended
+        values = {
+            "rps": 1e3 * len(latencies) / sum(latencies),
+            "p50_ms": median(latencies),
+            "cpu_us": cpu / len(latencies) * 1e6,
+        }
+        return Measurement(values, wrong)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _start(self) -> Postgres:
+        self._folder.mkdir(parents=True)
+        settings = {"shared_buffers": "512MB"}
+        server = self._stack.enter_context(postgres(self._folder / "log", settings))
+        server.run("create table a (key text primary key, value jsonb);")
+        for start in range(0, self._table.count, _COPIED):
+            lines = [
+                f"{key(n).decode()}\t{self._table.value(n).decode()}\n"
+                for n in range(start, min(start + _COPIED, self._table.count))
+            ]
+            server.run("copy a from stdin;\n" + "".join(lines) + "\\.\n")
+        for field in ("owner", "city"):
+            # with the key, because rows come in its order
+            server.run(f"create index on a ((value->>'{field}'), key);")
+        server.run("analyze a;")
+        server.run("checkpoint;")
+        return server

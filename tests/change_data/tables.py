@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tests.change_data.postgres import Postgres
+from bench.references.postgres import Postgres
 from tests.change_data.variants import Format, Variant
 
 # Connect writes the unscaled number as bytes: two's complement, big-endian, as short as possible.

@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import pytest
 
+from bench.references.postgres import MissingPostgres, Postgres, postgres
 from local.kafka.broker import Broker
 from local.waiting import wait_until
 from tests.change_data.connect import Connect
-from tests.change_data.postgres import MissingPostgres, Postgres, postgres
 from tests.change_data.tables import CHANGE, CREATE, KEYS, rows
 from tests.change_data.variants import VARIANTS, Variant
 from tests.others.programs import need, need_java
@@ -72,6 +72,9 @@ class Pipeline:
         wait_until(is_there, _TIMEOUT, f"{table} {key} of {variant.name}", 0.1)
 
 
+_LOGICAL = {"wal_level": "logical", "max_wal_senders": "20", "max_replication_slots": "20"}
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     need_java()
@@ -79,7 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     with ExitStack() as stack:
         try:
             log = tmp_path_factory.mktemp("postgres") / "postgres.log"
-            running = stack.enter_context(postgres(log))
+            running = stack.enter_context(postgres(log, _LOGICAL))
         except MissingPostgres as missing:
             pytest.skip(str(missing))
         running.run(CREATE)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from bench.references.postgres import USER, Postgres
 from local.ports import LOOPBACK
-from tests.change_data.postgres import USER, Postgres
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _AVRO = "io.apicurio.registry.utils.converter.AvroConverter"

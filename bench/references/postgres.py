@@ -1,4 +1,4 @@
-"""A PostgreSQL server of Debian's package, with logical decoding, on a port of its own."""
+"""A PostgreSQL server of Debian's package, on a port of its own. Tests use it, too."""
 
 from __future__ import annotations
 
@@ -10,57 +10,73 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from local.errors import tail
+from local.errors import LocalError, tail
 from local.ports import LOOPBACK, free_ports
 from local.processes import end, spawn
 from local.waiting import wait_until
 
 USER = "postgres"
 _TIMEOUT = 60.0  # s
+_NONE: Mapping[str, str] = MappingProxyType({})
 _STOP = 10.0  # s: then SIGTERM and SIGKILL
 # without the variables that psql reads
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 _OPTIONS = {
     "listen_addresses": LOOPBACK,
     "unix_socket_directories": "",
-    "wal_level": "logical",
-    "max_wal_senders": "20",
-    "max_replication_slots": "20",
     "fsync": "off",
 }
 
 
-class MissingPostgres(Exception):
+class MissingPostgres(LocalError):
     """PostgreSQL is not installed, or no user can run it. The text says what to do."""
 
 
 class Postgres:
-    """A server that runs. `programs`: the folder of `psql`."""
+    """A server that runs. `programs`: the folder of `psql`. `pid`: its first process."""
 
-    def __init__(self, programs: Path, port: int) -> None:
+    def __init__(self, programs: Path, port: int, pid: int) -> None:
         self._programs = programs
         self.port = port
+        self.pid = pid
 
-    def run(self, sql: str) -> str:
+    def run(self, sql: str, timeout: float = _TIMEOUT) -> str:
         """The output of psql, unaligned and without headings. Several statements are one
-        transaction. AssertionError with the message of the server."""
+        transaction. LocalError with the message of the server."""
         options = ("-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-1", "-f", "-")
+        return self._client("psql", options, sql, timeout)
+
+    def latencies(self, script: str, seconds: int, folder: Path) -> list[float]:
+        """Runs a script of pgbench again and again, with one connection, and returns the latency
+        (ms) of each run. `folder`: for its log. Raises LocalError."""
+        log = folder / "pgbench"
+        options = ["-n", "-c1", f"-T{seconds}", "-Mprepared", "-l", f"--log-prefix={log}", "-f-"]
+        self._client("pgbench", options, script, seconds + _TIMEOUT)
+        files = list(folder.glob("pgbench.*"))
+        lines = [line for file in files for line in file.read_text().splitlines()]
+        for file in files:
+            file.unlink()
+        return [int(line.split()[2]) / 1e3 for line in lines]
+
+    def _client(self, program: str, options: Sequence[str], given: str, timeout: float) -> str:
         where = ("-h", LOOPBACK, "-p", str(self.port), "-U", USER, "postgres")
         done = subprocess.run(
-            [str(self._programs / "psql"), *options, *where],
-            input=sql,
+            [str(self._programs / program), *options, *where],
+            input=given,
             capture_output=True,
             text=True,
             check=False,
-            timeout=_TIMEOUT,
+            timeout=timeout,
             env={**_ENVIRONMENT, "PGTZ": "UTC"},
         )
-        assert done.returncode == 0, done.stderr
+        if done.returncode:
+            raise LocalError(f"{program} failed:\n{tail(done.stderr)}")
         return done.stdout
 
     def rows(self, select: str) -> list[dict[str, Any]]:
@@ -69,14 +85,14 @@ class Postgres:
         return [json.loads(line) for line in lines]
 
     def _answers(self) -> bool:
-        with suppress(AssertionError):
+        with suppress(LocalError):
             return self.run("select 1;").strip() == "1"
         return False
 
 
 @contextmanager
-def postgres(log: Path) -> Iterator[Postgres]:
-    """Runs a server with an empty database. Raises MissingPostgres."""
+def postgres(log: Path, settings: Mapping[str, str] = _NONE) -> Iterator[Postgres]:
+    """Runs a server with an empty database. Raises MissingPostgres, LocalError."""
     programs = _programs()
     user = _user()
     [port] = free_ports(1)
@@ -86,14 +102,19 @@ def postgres(log: Path) -> Iterator[Postgres]:
         os.chown(folder, user.pw_uid, user.pw_gid)
         data = folder / "data"
         _initialize(programs, data, user)
-        options = [word for name, value in _OPTIONS.items() for word in ("-c", f"{name}={value}")]
+        options = [
+            word
+            for name, value in {**_OPTIONS, **settings}.items()
+            for word in ("-c", f"{name}={value}")
+        ]
         command = [str(programs / "postgres"), "-D", str(data), "-p", str(port), *options]
         process = spawn([*_as(user), *command], log, cwd=folder)
-        server = Postgres(programs, port)
+        server = Postgres(programs, port, process.pid)
         try:
 
             def is_ready() -> bool:
-                assert process.poll() is None, tail(log.read_text())
+                if process.poll() is not None:
+                    raise LocalError(f"PostgreSQL has ended:\n{tail(log.read_text())}")
                 return server._answers()
 
             wait_until(is_ready, _TIMEOUT, "PostgreSQL to answer", 0.2)
@@ -150,4 +171,5 @@ def _initialize(programs: Path, data: Path, user: pwd.struct_passwd) -> None:
         timeout=_TIMEOUT,
         cwd=data.parent,
     )
-    assert done.returncode == 0, tail(done.stdout + done.stderr)
+    if done.returncode:
+        raise LocalError(f"initdb failed:\n{tail(done.stdout + done.stderr)}")
