@@ -77,6 +77,11 @@ def threads(leader: int) -> int:
     return sum(_entries(path / "task") for path, _ in _sessions((leader,)))
 
 
+def children(pid: int) -> set[int]:
+    """The processes that a process has started, and that have not ended."""
+    return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
 def open_files(leader: int) -> int:
     """The number of open file descriptors of all processes of a session."""
     return sum(_entries(path / "fd") for path, _ in _sessions((leader,)))

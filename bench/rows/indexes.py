@@ -19,7 +19,7 @@ from bench import accounts
 from bench.accounts import BY_CITY, BY_OWNER, CITIES, Accounts, city
 from bench.load import Measurement, Query, Workload
 from bench.plan import Plan
-from bench.proc import cpu_seconds
+from bench.proc import children, cpu_seconds
 from bench.records import key
 from bench.references.postgres import Postgres, postgres
 from bench.report import Target
@@ -27,10 +27,12 @@ from bench.rows.catching_up import replay
 from bench.stack import Stack
 from bench.subject import Baseline, LoadTest, Subject, run_reference
 from local.errors import LocalError
+from local.waiting import wait_until
 
 _PAGE = 100  # entries
 _LOOKED_UP = b"c07"  # the city of the scans
 _VIEW = "accounts"
+_CLOSED_S = 10.0
 _COPIED = 100_000  # rows at a time
 
 
@@ -196,10 +198,13 @@ class _Database:
         select = f"select key, value from a where {where} order by key limit {_PAGE}"
         rows = server.run(select.replace(":n", "0") + ";").splitlines()
         wrong = [] if len(rows) == query.first.count(b'"key":') else [f"{where}: {len(rows)} rows"]
-        used = cpu_seconds(server.pid)
+        used, others = cpu_seconds(server.pid), children(server.pid)
         script = f"\\set n random(0, {query.numbers - 1})\n{select};\n"
         latencies = server.latencies(script, self._seconds, self._folder)
-        cpu = cpu_seconds(server.pid) - used  # the process of the connection has ended
+        # the CPU time of the connection's process counts when it has ended
+        ended = "PostgreSQL to close the connection"
+        wait_until(lambda: children(server.pid) <= others, _CLOSED_S, ended, 0.05)
+        cpu = cpu_seconds(server.pid) - used
         values = {
             "rps": 1e3 * len(latencies) / sum(latencies),
             "p50_ms": median(latencies),

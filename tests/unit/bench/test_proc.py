@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 
 from bench.proc import (
     busy_seconds,
+    children,
     cpu_seconds,
     open_files,
     parse_busy,
@@ -48,6 +50,7 @@ def test_session_of_a_child_spends_cpu_and_has_memory() -> None:
         assert pss_mb(child.pid) > 1
         assert peak_rss_mb(child.pid) > 1
         assert threads(child.pid) == 1
+        assert child.pid in children(os.getpid())
         assert open_files(child.pid) >= 3
     finally:
         child.kill()
