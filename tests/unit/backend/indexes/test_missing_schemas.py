@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from backend.ingest.indexes.partition_indexes import ALL_KEYS
+from backend.ingest.indexes.partition_indexes import ALL_KEYS, IndexedBatch
 from backend.ingest.indexes.work import IndexWork, next_work
 from backend.ingest.read_priority import ReadPriority
 from backend.ingest.writer import PartitionWriter
@@ -134,7 +134,9 @@ def test_a_schema_that_is_dropped_while_records_are_applied(
     assert indexes is not None
     known, schemas.by_id = schemas.by_id, {}
     batch = store.new_batch()
-    indexes.add_entries(batch, dict(store.scan(*ALL)))
+    indexed = IndexedBatch(batch)
+    indexed.written.update(store.scan(*ALL))
+    indexes.add_entries(indexed)
     store.write(batch, partition.offset)
     schemas.by_id = known
     assert unreadable_key(partition, b"k1") in index_keys(partition)
@@ -178,7 +180,9 @@ def test_an_order_is_refused_until_an_entry_has_its_key(tmp_path: Path) -> None:
         known, schemas.by_id = schemas.by_id, {}
         batch = store.new_batch()
         batch.delete_range(*ALL_KEYS)
-        indexes.add_entries(batch, dict(store.scan(*ALL)))
+        indexed = IndexedBatch(batch)
+        indexed.written.update(store.scan(*ALL))
+        indexes.add_entries(indexed)
         store.write(batch, store.position or 0)
         schemas.by_id = known
         assert [item["key"] for item in made.ask(BY_ATL).json["items"]] == ["k1"]
