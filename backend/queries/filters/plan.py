@@ -14,8 +14,8 @@ from model.kinds import layout
 from model.kinds.layout import Range
 from model.views import View
 
-RANGE, SCAN = "range", "scan"
-"""The plans: to read the entries within a range of keys, or all entries."""
+KEY_PLAN, RANGE, SCAN = "key", "range", "scan"
+"""The plans: to read the entries of some keys, those within a range of keys, or all entries."""
 
 _LEAST = frozenset({"=", ">", ">="})
 _MOST = frozenset({"=", "<", "<="})
@@ -36,6 +36,34 @@ def key_range(view: View, condition: Expression) -> Range:
         least, end = _bounds(view, part)
         low, high = max(low, least), min(high, end)
     return low, high
+
+
+def keys_of(view: View, condition: Expression) -> list[bytes] | None:
+    """The keys that entries must have one of, in the order of stored keys; None if the condition
+    does not name them."""
+    if view.is_custom or not _are_in_order(view):
+        return None
+    for part in conjuncts(condition):
+        if (values := _key_values(part)) is not None:
+            # a value that is no key is not met; but 5.0 is equal to the key 5
+            keys = {key for value in values if (key := _key(view, value)) is not None}
+            return sorted(keys, key=lambda key: view.layout.key_range(key, key))
+    return None
+
+
+def _key_values(part: Expression) -> list[object] | None:
+    """The values that a part of a condition compares the key with by `=` or `in`."""
+    if not isinstance(part, Call) or part.function not in ("=", "in"):
+        return None
+    operands = list(part.arguments)
+    if part.function == "=" and isinstance(operands[0], Literal):
+        operands.reverse()
+    values: list[object] = [
+        operand.value
+        for operand in operands[1:]
+        if isinstance(operand, Literal) and type(operand.value) in (str, int)
+    ]
+    return values if _is_key(operands[0]) and len(values) == len(operands) - 1 else None
 
 
 def _are_in_order(view: View) -> bool:

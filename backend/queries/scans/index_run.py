@@ -44,11 +44,11 @@ class IndexRun(PartitionRun):
         """`keys`: stored keys in the order of the query, each once."""
         super().__init__(store_partition, query, low, high)
         self.plan = plan
-        self._keys = iter(keys)
+        self._named = iter(keys)
 
     def count(self) -> int:
         """The number of keys, which cannot be read after it."""
-        return sum(1 for _ in self._keys)
+        return sum(1 for _ in self._named)
 
     def _scan(self) -> Iterator[Pair]:
         return iter(())
@@ -57,7 +57,7 @@ class IndexRun(PartitionRun):
         return self._kept(guarded(self.store_partition, lambda: self._look_up(count)))
 
     def _look_up(self, count: int) -> list[Pair]:
-        keys = list(islice(self._keys, count))
+        keys = list(islice(self._named, count))
         self.ended = len(keys) < count
         stored = self.store_partition.store.get_many(keys) if keys else []
         named = [(key, entry) for key, entry in zip(keys, stored, strict=True) if entry is not None]

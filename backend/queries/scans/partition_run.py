@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
-from backend.queries.filters.plan import plan_of
+from backend.queries.filters.plan import KEY_PLAN, plan_of
 from backend.wire.scan import Query
-from model.kinds.layout import after
+from model.kinds.layout import Range, after
 from model.problems import StoreClosedError, StoreError
 from model.records import is_unreadable, place
 from model.rows.row_view import Pair
@@ -50,9 +50,11 @@ class PartitionRun:
         once: bool = False,
         with_deletes: bool = False,
         all_versions: bool = False,
+        keys: Sequence[bytes] | None = None,
     ) -> None:
+        """`keys`: the only ones to read, in the order of stored keys."""
         self.store_partition = store_partition
-        self.plan = plan_of(query.low, query.high)
+        self.plan = plan_of(query.low, query.high) if keys is None else KEY_PLAN
         self.reached: bytes | None = None
         self.ended = False
         self.got = 0
@@ -60,6 +62,7 @@ class PartitionRun:
         self._backwards = query.backwards
         self._low, self._high = low, high  # of what is read
         self._once = once
+        self._keys = keys
         self._found = guarded(self.store_partition, self._scan)
         view, kind = store_partition.view, store_partition.view.kind
         horizon = kind.horizon(view, store_partition.store.stream_time)
@@ -70,8 +73,18 @@ class PartitionRun:
         self._versions = 0  # of the last key, in chunks without other keys
 
     def _scan(self) -> Iterator[Pair]:
-        store = self.store_partition.store
-        return store.scan(self._low, self._high, self._backwards, self._once)
+        scan = self.store_partition.store.scan
+        backwards, once = self._backwards, self._once
+        if self._keys is None:
+            return scan(self._low, self._high, backwards, once)
+        ranges = map(self._within, reversed(self._keys) if backwards else self._keys)
+        scans = (scan(low, high, backwards, once) for low, high in ranges if low < high)
+        return chain.from_iterable(scans)
+
+    def _within(self, key: bytes) -> Range:
+        """What is to be read of a key."""
+        low, high = self.store_partition.view.layout.key_range(key, key)
+        return max(low, self._low), min(high, self._high)
 
     def read(self, count: int) -> list[Pair]:
         """Read up to `count` entries, and return those that the query asks for. Unreadable ones are

@@ -17,7 +17,7 @@ from backend.ingest.store_partitions import StorePartition
 from backend.instance.context import QueryContext
 from backend.queries.filters.condition import Condition, condition_of
 from backend.queries.filters.index_plan import IndexPlan, index_plan
-from backend.queries.filters.plan import plan_of
+from backend.queries.filters.plan import KEY_PLAN, keys_of, plan_of
 from backend.queries.filters.selection import selection_of
 from backend.queries.moved_keys import is_growing, known_counts, lacks_tombstones
 from backend.queries.routing import refusal
@@ -170,6 +170,7 @@ class PartitionScans:
         if reducer is None and response.mispartitioned:
             # the sender compares entries of several partitions before it filters them
             condition = None
+        keys = None if condition is None else keys_of(view, condition.tree)
         plan = _index_plan(view, request, condition)
         runs: list[PartitionRun] = []
         for store_partition in store_partitions:
@@ -185,6 +186,7 @@ class PartitionScans:
                 once=reducer is not None,
                 with_deletes=with_deletes,
                 all_versions=request.what == ENTRIES,
+                keys=keys,
             )
             runs.append(run)
         response.plans = tuple(sorted({run.plan for run in runs}))
@@ -217,7 +219,9 @@ class PartitionScans:
         for store_partition in store_partitions:
             named = await self._index_run(store_partition, request, low, high, plan)
             count = store_partition.entries() if named is None else named.count()
-            plans.add(plan_of(low, high) if named is None else named.plan)
+            is_by_key = condition is not None and keys_of(view, condition.tree) is not None
+            unnamed = KEY_PLAN if is_by_key else plan_of(low, high)
+            plans.add(unnamed if named is None else named.plan)
             response.counted += count
         response.plans = tuple(sorted(plans))
 
@@ -352,6 +356,8 @@ def _index_plan(view: View, request: ScanRequest, condition: Condition | None) -
     """The plan for all partitions: even a plan that is kept takes some time to find."""
     if condition is None or request.what == ENTRIES:
         return None
+    if keys_of(view, condition.tree) is not None and not request.query.by_index:
+        return None  # a key has fewer entries than a value of a field
     return index_plan(view, condition)
 
 

@@ -26,6 +26,7 @@ from typing import Any
 from backend.cluster.peer_client import PeerClient
 from backend.instance.context import QueryContext
 from backend.queries.filters.condition import condition_of
+from backend.queries.filters.plan import keys_of
 from backend.queries.filters.selection import selection_of
 from backend.queries.moved_keys import has_moved_keys, refuse_pushed, refuse_unplaced
 from backend.queries.retry import Asker, Holder, Turn
@@ -56,6 +57,7 @@ from backend.wire.scan_codec import (
     decode_response,
     encode_request,
 )
+from model.partitioner import partition_of, puts_anywhere
 from model.problems import NonRetryable, Problem, Unavailable
 from model.records import ENTRY_HEAD_SIZE, is_tombstone
 from model.views import View
@@ -110,6 +112,17 @@ class ScatterGather:
         if view.push is not None and has_moved_keys(self._context, view):
             refuse_pushed(view)
         return count
+
+    def partitions_of(self, view: View, query: Query, total: int) -> Sequence[int]:
+        """The partitions that can have entries of a query: those of the keys that its condition
+        names, or all. At least one, so that the answer says how fresh it is."""
+        keys = None if query.where is None else keys_of(view, condition_of(view, query.where).tree)
+        if keys is None or self.may_be_in_several(view):
+            return range(total)
+        if any(puts_anywhere(view.partitioner, key) for key in keys):
+            return range(total)
+        home = partition_of(view.partitioner)
+        return sorted({home(key, total) for key in keys}) or [0]
 
     def may_be_in_several(self, view: View) -> bool:
         """Whether a key of the view may be in several partitions, as far as is known here."""
@@ -285,7 +298,7 @@ class ScatterGather:
         condition or another order."""
         total = self.total(view)
         request = ScanRequest(view.name, view.hash, total, what, query, size)
-        asked = list(range(total) if partitions is None else partitions)
+        asked = list(self.partitions_of(view, query, total) if partitions is None else partitions)
         groups = [_Group(asked, after)]
         pending: list[Row] = []
         before = frontier = after
@@ -375,7 +388,10 @@ class ScatterGather:
                     if after is None:
                         return
 
-        await _all(whole(partition) for partition in range(request.total))
+        partitions = self.partitions_of(
+            self._context.views[request.view], request.query, request.total
+        )
+        await _all(whole(partition) for partition in partitions)
 
 
 def filtered(view: View, query: Query, what: str, rows: Sequence[Row]) -> list[Row]:

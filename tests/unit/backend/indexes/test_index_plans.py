@@ -108,6 +108,8 @@ _PARTS = st.one_of(
             ("not is_late",),
             ("is_late", "is", "null"),
             ("key", ">=", "'k05'"),
+            ("key", "=", "'k02'"),
+            ("key", "in", "('k01', 'k03', 'k07')"),
         ]
     ),
 ).map(" ".join)
