@@ -26,6 +26,8 @@ MAX_PARTITIONS = 16_000  # of a view
 MAX_ROWS = 10_000  # of a response
 MAX_ASK_BYTES = 4 << 20  # of a request: two bounds and a key, in hexadecimal digits
 
+_MAX_FIELD_NAMES = 32 << 10  # characters of the names of an index's fields, as JSON
+
 ROWS, RAW, BARE = "rows", "raw", "bare"
 """Rows with JSON items; with record values; with empty items, for a count."""
 ENTRIES = "entries"
@@ -86,7 +88,7 @@ class _QueryFields(BaseModel):
     fields: Annotated[str, Field(max_length=64)] | None = None
     max_examined: _Natural | None = None
     by_index: bool | None = None
-    order_by: Annotated[str, Field(max_length=MAX_PATH_BYTES)] | None = None
+    order_by: Annotated[str, Field(max_length=_MAX_FIELD_NAMES)] | None = None
 
 
 class _Question(BaseModel):
