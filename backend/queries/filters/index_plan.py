@@ -95,8 +95,8 @@ def _compared_fields(
 def _score(index: DeclaredIndex, compared: Mapping[str, _Compared]) -> tuple[int, bool]:
     """The number of leading fields that are compared by `=`, and whether a range follows."""
     run, ranges = 0, 1
-    for each in index.fields:
-        known = compared.get(name_of(ROW, each.path))
+    for declared in index.fields:
+        known = compared.get(name_of(ROW, declared.path))
         if known is None or not known.equal or ranges * len(known.equal) > _MAX_RANGES:
             return run, known is not None and known.bounds is not None
         ranges *= len(known.equal)
@@ -109,8 +109,8 @@ def _plan(
 ) -> IndexPlan:
     prefixes = [b""]
     used = 0
-    for each in index.fields[:equal_fields]:
-        known = compared[name_of(ROW, each.path)]
+    for declared in index.fields[:equal_fields]:
+        known = compared[name_of(ROW, declared.path)]
         used += known.parts
         prefixes = [prefix + value for prefix in prefixes for value in known.equal]
     ranges = [Bounds(prefix, after(prefix)) for prefix in prefixes if prefix]
@@ -203,12 +203,12 @@ def order_index(
     compared = _compared_fields(view.indexes, condition)
     best: tuple[int, DeclaredIndex] | None = None
     for index in view.indexes:
-        for number, each in enumerate(index.fields):
-            if each.path == path:
+        for number, declared in enumerate(index.fields):
+            if declared.path == path:
                 if best is None or number > best[0]:
                     best = number, index
                 break
-            if len(compared.get(name_of(ROW, each.path), _Compared()).equal) != 1:
+            if len(compared.get(name_of(ROW, declared.path), _Compared()).equal) != 1:
                 break
     return None if best is None else best[1]
 
@@ -217,8 +217,8 @@ def bounds_in(index: DeclaredIndex, condition: Condition | None) -> Bounds:
     """Bounds of the bytes of fields that entries can have, in one range of the index."""
     compared = _compared_fields((index,), condition)
     prefix = b""
-    for each in index.fields:
-        known = compared.get(name_of(ROW, each.path), _Compared())
+    for declared in index.fields:
+        known = compared.get(name_of(ROW, declared.path), _Compared())
         if len(known.equal) == 1:
             prefix += known.equal[0]
         elif known.bounds is not None:
