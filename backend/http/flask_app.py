@@ -192,10 +192,8 @@ def _fields(view: View) -> dict[str, Any]:
     """The declared fields of one view, with their types as in views.toml, and its indexes."""
     fields = {field.name: field.text for field in view.fields}
     indexes = {index.name: [field.name for field in index.fields] for index in view.indexes}
-    return {
-        **({"fields": fields} if fields else {}),
-        **({"indexes": indexes} if indexes else {}),
-    }
+    tables = {"fields": fields, "indexes": indexes}
+    return {name: table for name, table in tables.items() if table}
 
 
 def _is_known(etag: bytes) -> bool:

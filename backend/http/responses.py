@@ -300,10 +300,13 @@ MAX_OFFSETS = 100
 """How many positions an answer names at most."""
 
 
-def plan_header(query: Query, freshness: Freshness) -> Header:
+def plan_text(query: Query, freshness: Freshness) -> str:
     """How the entries of a query were found. Instances may have found them in several ways."""
-    plans = sorted(freshness.plans) or [plan_of(query.low, query.high)]
-    return b"plan", ", ".join(plans).encode()
+    return ", ".join(sorted(freshness.plans)) or plan_of(query.low, query.high)
+
+
+def plan_header(query: Query, freshness: Freshness) -> Header:
+    return b"plan", plan_text(query, freshness).encode()
 
 
 def examined_headers(query: Query, freshness: Freshness, with_offsets: bool) -> list[Header]:

@@ -187,8 +187,8 @@ class Router:
             Route(_PAGES, "/views/{view}/keys", read, views.keys, scans, MAX_BATCH_BYTES),
             Route(_PAGES, "/views/{view}/windows", read, views.windows, scans, MAX_BATCH_BYTES),
             Route(_PAGES, "/views/{view}/sessions", read, views.sessions, scans, MAX_BATCH_BYTES),
-            Route(_READ, "/views/{view}/by/{field}/{value}", read, views.by_value, scans),
-            Route(_POST, "/views/{view}/query", read, views.query, scans, MAX_BATCH_BYTES),
+            Route(_READ, "/views/{view}/by/{field}/{value}", read, views.entries, scans),
+            Route(_POST, "/views/{view}/query", read, views.entries, scans, MAX_BATCH_BYTES),
             *(
                 Route(_READ, f"/views/{{view}}/{q.name}", read, views.reduction(q), reductions)
                 for q in VIEW_QUERIES

@@ -15,7 +15,7 @@ from typing import cast
 
 import numpy as np
 
-from backend.ingest.protocols import Batch, Record, RecordBatch
+from backend.ingest.protocols import Changes, Record, RecordBatch
 from backend.ingest.rows import rows_of
 from model.dead_letters import headers_bytes
 from model.formats.schemas import SchemaNotYet
@@ -68,7 +68,7 @@ class BatchResult:
 
 
 def build_batch(
-    batch: Batch,
+    batch: Changes,
     view: View,
     records: Sequence[Record],
     stream_time: int | None = None,
@@ -109,7 +109,7 @@ def build_batch(
 
 
 def _build_latest(
-    batch: Batch,
+    batch: Changes,
     view: View,
     records: Sequence[Record],
     stream_time: int | None,
@@ -164,7 +164,7 @@ def _build_latest(
 
 
 def _build_timed(
-    batch: Batch,
+    batch: Changes,
     view: View,
     records: Sequence[Record],
     stream_time: int | None,

@@ -26,12 +26,17 @@ class Record(Protocol):
     def headers(self) -> Sequence[tuple[str, bytes | str | None]] | None: ...
 
 
-class Batch(Protocol):
-    """Changes of one store partition, written together in the order in which they were added."""
+class Changes(Protocol):
+    """Changes of one store partition, in the order in which they were added."""
 
-    def put(self, key: bytes, value: bytes) -> None: ...
+    @property
+    def put(self) -> Callable[[bytes, bytes], None]: ...
 
     def delete(self, key: bytes) -> None: ...
+
+
+class Batch(Changes, Protocol):
+    """Changes that are written together."""
 
     def delete_range(self, begin: bytes, end: bytes) -> None: ...
 

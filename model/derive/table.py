@@ -400,8 +400,8 @@ def _parse_identity(table: Mapping[str, Any], names: Names) -> tuple[str, ...]:
 
 
 def _check_times_of_objects(derivation: Derivation) -> None:
-    """Raise TableError if the state of a join would contain times within objects, of which it keeps
-    milliseconds only."""
+    """Raise TableError if the state of a join would contain times within objects. It keeps only
+    their milliseconds."""
     if derivation.each is None or not derivation.changing:
         return
     name, array = derivation.each

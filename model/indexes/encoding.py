@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 from model.expressions.types import INT64_MAX, INT64_MIN, Kind, Type, unscaled
 from model.expressions.values import Value
+from model.kinds.layout import after
 from model.records import ENTRY, INDEX
 
 NULL, VALUE, UNREADABLE = b"\x00", b"\x01", b"\x02"
@@ -109,6 +110,8 @@ class Bounds(NamedTuple):
 
 
 NOT_NULL = Bounds(VALUE, UNREADABLE)
+UNREADABLE_FIELDS = Bounds(UNREADABLE, after(UNREADABLE))
+"""The fields of entries whose values cannot be read: every look-up reads them."""
 
 
 def equal(type_: Type, value: Value) -> bytes | None:
@@ -132,7 +135,7 @@ def at_most(type_: Type, value: Value) -> bytes | None:
 def starts_with(prefix: str) -> Bounds:
     """The strings that start with this one."""
     escaped = VALUE + _escaped(prefix.encode("utf-8", "surrogatepass"))
-    return Bounds(escaped, _end(escaped))
+    return Bounds(escaped, after(escaped))
 
 
 def _nearest(type_: Type, value: Value) -> tuple[bytes | None, bytes | None]:
@@ -174,12 +177,7 @@ def _within(number: int) -> int:
 def _after(type_: Type, field: bytes) -> bytes:
     """The least bytes that are greater than all fields with these bytes."""
     # longer strings with the same first bytes have the bytes of this one
-    return _end(field[:-2]) if type_.kind is Kind.STRING else _end(field)
-
-
-def _end(prefix: bytes) -> bytes:
-    bare = prefix.rstrip(b"\xff")
-    return bare[:-1] + bytes((bare[-1] + 1,))
+    return after(field[:-2]) if type_.kind is Kind.STRING else after(field)
 
 
 # Keys

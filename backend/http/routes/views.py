@@ -22,6 +22,7 @@ from backend.http.responses import (
     examined_headers,
     pipeline_headers,
     plan_header,
+    plan_text,
     state_headers,
 )
 from backend.http.route_table import Handler
@@ -30,7 +31,6 @@ from backend.instance.context import QueryContext
 from backend.queries.batch import Batches
 from backend.queries.filters.by_value import condition_of_value
 from backend.queries.filters.parameters import wants
-from backend.queries.filters.plan import plan_of
 from backend.queries.key_bodies import needs_exact, parse_batch
 from backend.queries.page import Page, read_page, stream_page
 from backend.queries.scans.freshness import Freshness
@@ -87,15 +87,8 @@ class ViewRoutes:
         headers += examined_headers(page.query, result.freshness, page.offsets)
         return Answer(200, headers, body)
 
-    async def query(self, request: Request) -> Answer | None:
-        """A page of the view's resource, with all parameters in the body."""
-        resource = request.routed_view.kind.resource
-        if resource is None:
-            refuse_custom(request.routed_view)
-        return await self._page(request, resource or KEYS)
-
-    async def by_value(self, request: Request) -> Answer | None:
-        """A page of the view's resource, of the entries with a value of a field."""
+    async def entries(self, request: Request) -> Answer | None:
+        """A page of the resource that the view's kind of store has."""
         resource = request.routed_view.kind.resource
         if resource is None:
             refuse_custom(request.routed_view)
@@ -105,9 +98,8 @@ class ViewRoutes:
         """How the query finds its entries."""
         freshness = Freshness()
         entries = await self._scatter_gather.estimate(view, query, freshness)
-        plans = sorted(freshness.plans) or [plan_of(query.low, query.high)]
         document = {
-            "plan": ", ".join(plans),
+            "plan": plan_text(query, freshness),
             "partitions": self._scatter_gather.total(view) if partition is None else 1,
             "entries": entries,
             "filter": query.where,

@@ -50,9 +50,6 @@ class IndexedBatch:
         self.batch.delete(key)  # written before a later value of the key
         self.written.pop(key, None)
 
-    def delete_range(self, begin: bytes, end: bytes) -> None:
-        raise NotImplementedError("records delete no ranges")
-
 
 class PartitionIndexes:
     """Only the ingest thread may use it, except `ready`, `is_building`, `note_look_up` and
@@ -187,12 +184,13 @@ def open_indexes(view: View, store: Store) -> PartitionIndexes | None:
         batch.delete(INDEX_POSITION_KEY)
         store.write(batch, position)
         return None
-    document = _document(raw)
+    document = None if raw is None else orjson.loads(raw)
+    is_empty = next(iter(store.scan(*ALL)), None) is None
     is_current = store.get(INDEX_POSITION_KEY) == encode_number(position)
-    indexes = _opened(view, document, is_current, _is_empty(store))
+    indexes = _opened(view, document, is_current, is_empty)
     if document is None or indexes is None:
         batch.delete_range(*ALL_KEYS)
-        indexes = indexes or _opened(view, None, is_current, _is_empty(store))
+        indexes = indexes or _opened(view, None, is_current, is_empty)
         assert indexes is not None
     else:
         kept = set(indexes.ids.values())
@@ -203,14 +201,6 @@ def open_indexes(view: View, store: Store) -> PartitionIndexes | None:
     note_position(batch, position)
     store.write(batch, position)
     return indexes
-
-
-def _document(raw: bytes | None) -> dict[str, Any] | None:
-    return None if raw is None else orjson.loads(raw)
-
-
-def _is_empty(store: Store) -> bool:
-    return next(iter(store.scan(*ALL)), None) is None
 
 
 def _opened(

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any, cast
 
 from backend.queries.filters.names import END, KEY, ROW, START, TIME_OF_RECORD, Names
+from backend.queries.filters.plan import keys_of
 from model.expressions.evaluator import Evaluate, Place, compile_expression
 from model.expressions.parser import parse
 from model.expressions.tree import Call, Expression, Field, Literal, fields_of, nodes
@@ -77,6 +78,11 @@ class Condition:
             elif next(decided) is True:
                 kept.append((key, stored))
         return kept
+
+    @cached_property
+    def keys(self) -> list[bytes] | None:
+        """See `keys_of`."""
+        return keys_of(self._view, self.tree)
 
     @cached_property
     def _evaluate_unreadable(self) -> Evaluate:

@@ -17,7 +17,7 @@ from backend.queries.filters.index_plan import IndexPlan
 from backend.queries.scans.partition_run import PartitionRun, guarded
 from backend.queries.turns import next_turn
 from backend.wire.scan import Query
-from model.indexes.encoding import UNREADABLE, Bounds, key_head, stored_key_of
+from model.indexes.encoding import UNREADABLE_FIELDS, Bounds, key_head, stored_key_of
 from model.kinds.layout import after
 from model.records import ENTRY
 from model.rows.row_view import Pair
@@ -26,7 +26,6 @@ _WALKED = 1_000  # index keys between two turns
 _FEW = 1_000  # an index that names no more entries is always used
 # an entry that an index names costs as much as this number of entries that are scanned
 _COST = 8
-_UNREADABLE = Bounds(UNREADABLE, after(UNREADABLE))
 
 
 class IndexRun(PartitionRun):
@@ -42,16 +41,12 @@ class IndexRun(PartitionRun):
         keys: Iterable[bytes],
     ) -> None:
         """`keys`: stored keys in the order of the query, each once."""
-        super().__init__(store_partition, query, low, high)
-        self.plan = plan
+        super().__init__(store_partition, query, low, high, plan)
         self._named = iter(keys)
 
     def count(self) -> int:
         """The number of keys, which cannot be read after it."""
         return sum(1 for _ in self._named)
-
-    def _scan(self) -> Iterator[Pair]:
-        return iter(())
 
     def read(self, count: int) -> list[Pair]:
         return self._kept(guarded(self.store_partition, lambda: self._look_up(count)))
@@ -95,7 +90,7 @@ async def named_keys(
         return _in_order(store_partition, head, plan, low, high, query.backwards)
     keys: set[bytes] = set()
     walked = 0
-    ranges = (*plan.ranges, _UNREADABLE)
+    ranges = (*plan.ranges, UNREADABLE_FIELDS)
     for named in guarded(store_partition, partial(_keys, store_partition, head, ranges)):
         while True:
             chunk = guarded(store_partition, partial(_next, named))
@@ -122,7 +117,7 @@ def _in_order(
     backwards: bool,
 ) -> Iterator[bytes]:
     """The named keys, read as they are needed: each range has its keys in order."""
-    ranges = [_rest(bounds.low, low, high) for bounds in (*plan.ranges, _UNREADABLE)]
+    ranges = [_rest(bounds.low, low, high) for bounds in (*plan.ranges, UNREADABLE_FIELDS)]
     runs = _keys(store_partition, head, ranges, backwards)
     last = None
     for key in merge(*runs, reverse=backwards):

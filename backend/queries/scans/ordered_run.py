@@ -7,7 +7,7 @@ they were when it began: otherwise one that changes its place meanwhile could be
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from functools import lru_cache, partial
 from itertools import chain, islice
 from typing import cast
@@ -20,6 +20,7 @@ from backend.wire.scan import Query
 from model.indexes.declaration import DeclaredIndex
 from model.indexes.encoding import (
     UNREADABLE,
+    UNREADABLE_FIELDS,
     Bounds,
     fields_of_key,
     key_head,
@@ -27,18 +28,14 @@ from model.indexes.encoding import (
     stored_key_of,
 )
 from model.indexes.fields import IndexedFields
-from model.kinds.layout import after
 from model.records import is_tombstone
 from model.rows.row_view import Pair
 from model.views import View
 
-_UNREADABLE = Bounds(UNREADABLE, after(UNREADABLE))
-
 
 class OrderedRun(PartitionRun):
     """Reads entries in the order of an index. As PartitionRun, but `read` returns only entries that
-    meet the condition, under their places, and `reached` is a place. `stored_keys`: the stored key
-    of each place that was returned."""
+    meet the condition, under their places, and `reached` is a place."""
 
     def __init__(
         self,
@@ -46,15 +43,17 @@ class OrderedRun(PartitionRun):
         query: Query,
         after_place: bytes | None,
         condition: Condition | None,
+        stored_keys: dict[bytes, bytes],
     ) -> None:
-        """Raises PartitionLost if the index cannot be used here."""
-        super().__init__(store_partition, query, query.low, query.high)
+        """`stored_keys`: gets the stored key of each place that `read` returns. Raises
+        PartitionLost if the index cannot be used here."""
         index = index_with_fields(store_partition.view, query.order_by)
         indexes = store_partition.indexes
         if index is None or indexes is None or index.name not in indexes.ready:
             raise PartitionLost(store_partition, "index-building")
-        self.plan = f"index {index.name}"
-        self.stored_keys: dict[bytes, bytes] = {}
+        plan = f"index {index.name}"
+        super().__init__(store_partition, query, query.low, query.high, plan)
+        self._stored_keys = stored_keys
         self._condition = condition
         self._head = key_head(indexes.ready[index.name])
         self._fields = _fields(index, store_partition.view)
@@ -63,14 +62,11 @@ class OrderedRun(PartitionRun):
         self._get, scans = guarded(store_partition, begin)
         self._index_keys = chain.from_iterable(scans)
 
-    def _scan(self) -> Iterator[Pair]:
-        return iter(())
-
     def _ranges(self, bounds: Bounds, after_place: bytes | None) -> list[tuple[bytes, bytes]]:
         """The ranges of index keys, in order."""
         backwards = self._backwards
         ranges = []
-        for part in (bounds, _UNREADABLE):
+        for part in (bounds, UNREADABLE_FIELDS):
             low, high = self._head + part.low, self._head + part.high
             if after_place is not None and backwards:
                 high = min(high, self._head + after_place[1:])
@@ -113,7 +109,7 @@ class OrderedRun(PartitionRun):
         placed = []
         for stored_key, entry in pairs:
             place = places[stored_key]
-            self.stored_keys[place] = stored_key
+            self._stored_keys[place] = stored_key
             placed.append((place, entry))
         return placed
 

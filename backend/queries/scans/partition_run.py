@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -33,13 +34,61 @@ class PartitionLost(Exception):
         self.code = code
 
 
-class PartitionRun:
+class PartitionRun(ABC):
     """Reads the entries of one partition that a query asks for, without expired ones.
 
-    `reached`: the key up to which all entries have been read; None: none yet. `ended`: whether all
-    have been read. `plan`: for the header Plan. `got`, `got_bytes`: entries of the last chunk, and
-    their size.
+    `plan`: for the header Plan. `reached`: the key up to which all entries have been read; None:
+    none yet. `ended`: whether all have been read. `got`, `got_bytes`: what the last chunk has read:
+    entries, and their size.
     """
+
+    def __init__(
+        self,
+        store_partition: StorePartition,
+        query: Query,
+        low: bytes,
+        high: bytes,
+        plan: str,
+        with_deletes: bool = False,
+    ) -> None:
+        """`low`, `high`: the bounds of stored keys. `with_deletes`: return tombstones, too."""
+        self.store_partition = store_partition
+        self.plan = plan
+        self.reached: bytes | None = None
+        self.ended = False
+        self.got = 0
+        self.got_bytes = 0
+        self._backwards = query.backwards
+        self._low, self._high = low, high  # of what is read
+        view, kind = store_partition.view, store_partition.view.kind
+        horizon = kind.horizon(view, store_partition.store.stream_time)
+        self._keep = kind.filter(view, query.first, query.last, horizon)
+        self._with_deletes = with_deletes
+
+    @abstractmethod
+    def read(self, count: int) -> list[Pair]:
+        """Read up to `count` entries, and return those that the query asks for. Unreadable ones are
+        placed. Raises PartitionLost."""
+
+    def _kept(self, chunk: list[Pair]) -> list[Pair]:
+        """The entries that the query asks for."""
+        if self._keep is not None:
+            chunk = [pair for pair in chunk if self._keep(pair)]
+        if not self._with_deletes:
+            # the innermost loop: `is_tombstone` inlined
+            chunk = [pair for pair in chunk if pair[1][8] < 0xA0]
+        # after it was read: ingest counts an unreadable entry before it writes it
+        if self.store_partition.metadata.unreadable_values:
+            partition = self.store_partition.partition
+            chunk = [
+                (key, place(stored, partition)) if is_unreadable(stored) else (key, stored)
+                for key, stored in chunk
+            ]
+        return chunk
+
+
+class ScanRun(PartitionRun):
+    """Reads all entries within the bounds, or those of some keys."""
 
     def __init__(
         self,
@@ -53,22 +102,12 @@ class PartitionRun:
         keys: Sequence[bytes] | None = None,
     ) -> None:
         """`keys`: the only ones to read, in the order of stored keys."""
-        self.store_partition = store_partition
-        self.plan = plan_of(query.low, query.high) if keys is None else KEY_PLAN
-        self.reached: bytes | None = None
-        self.ended = False
-        self.got = 0
-        self.got_bytes = 0
-        self._backwards = query.backwards
-        self._low, self._high = low, high  # of what is read
+        plan = plan_of(query.low, query.high) if keys is None else KEY_PLAN
+        super().__init__(store_partition, query, low, high, plan, with_deletes)
         self._once = once
         self._keys = keys
-        self._found = guarded(self.store_partition, self._scan)
-        view, kind = store_partition.view, store_partition.view.kind
-        horizon = kind.horizon(view, store_partition.store.stream_time)
-        self._keep = kind.filter(view, query.first, query.last, horizon)
-        self._latest_only = kind.has_versions and not all_versions
-        self._with_deletes = with_deletes
+        self._found = guarded(store_partition, self._scan)
+        self._latest_only = store_partition.view.kind.has_versions and not all_versions
         self._carried: Pair | None = None
         self._versions = 0  # of the last key, in chunks without other keys
 
@@ -87,30 +126,12 @@ class PartitionRun:
         return max(low, self._low), min(high, self._high)
 
     def read(self, count: int) -> list[Pair]:
-        """Read up to `count` entries, and return those that the query asks for. Unreadable ones are
-        placed."""
         chunk = guarded(self.store_partition, lambda: self._next(count))
         if self._latest_only:
             chunk = self._latest(chunk)
         elif chunk:
             self.reached = chunk[-1][0]
         return self._kept(chunk)
-
-    def _kept(self, chunk: list[Pair]) -> list[Pair]:
-        """The entries that the query asks for."""
-        if self._keep is not None:
-            chunk = [pair for pair in chunk if self._keep(pair)]
-        if not self._with_deletes:
-            # the innermost loop: `is_tombstone` inlined
-            chunk = [pair for pair in chunk if pair[1][8] < 0xA0]
-        # after it was read: ingest counts an unreadable entry before it writes it
-        if self.store_partition.metadata.unreadable_values:
-            partition = self.store_partition.partition
-            chunk = [
-                (key, place(stored, partition)) if is_unreadable(stored) else (key, stored)
-                for key, stored in chunk
-            ]
-        return chunk
 
     def _next(self, count: int) -> list[Pair]:
         """The next `count` entries; fewer at the end, or if they are large."""

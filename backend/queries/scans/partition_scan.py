@@ -8,7 +8,6 @@ no rows.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeVar
@@ -17,7 +16,7 @@ from backend.ingest.store_partitions import StorePartition
 from backend.instance.context import QueryContext
 from backend.queries.filters.condition import Condition, condition_of
 from backend.queries.filters.index_plan import IndexPlan, index_plan
-from backend.queries.filters.plan import KEY_PLAN, keys_of, plan_of
+from backend.queries.filters.plan import KEY_PLAN, plan_of
 from backend.queries.filters.selection import selection_of
 from backend.queries.moved_keys import is_growing, known_counts, lacks_tombstones
 from backend.queries.routing import refusal
@@ -25,7 +24,7 @@ from backend.queries.scans import scan_budget
 from backend.queries.scans.index_run import IndexRun, is_ready, named_keys
 from backend.queries.scans.merging import cut, distinct, first_of
 from backend.queries.scans.ordered_run import OrderedRun
-from backend.queries.scans.partition_run import PartitionLost, PartitionRun
+from backend.queries.scans.partition_run import PartitionLost, PartitionRun, ScanRun
 from backend.queries.scans.reducer import NewReducer, Reducer
 from backend.queries.scans.scan_budget import ScanBudget
 from backend.queries.turns import next_turn
@@ -170,15 +169,18 @@ class PartitionScans:
         if reducer is None and response.mispartitioned:
             # the sender compares entries of several partitions before it filters them
             condition = None
-        keys = None if condition is None else keys_of(view, condition.tree)
+        keys = None if condition is None else condition.keys
         plan = _index_plan(view, request, condition)
         runs: list[PartitionRun] = []
+        stored_keys: dict[bytes, bytes] | None = None if request.query.order_by is None else {}
         for store_partition in store_partitions:
-            if request.query.order_by is not None:
-                runs.append(OrderedRun(store_partition, request.query, after, condition))
+            if stored_keys is not None:
+                runs.append(
+                    OrderedRun(store_partition, request.query, after, condition, stored_keys)
+                )
                 continue
             named = await self._index_run(store_partition, request, low, high, plan)
-            run = named or PartitionRun(
+            run = named or ScanRun(
                 store_partition,
                 request.query,
                 low,
@@ -190,15 +192,15 @@ class PartitionScans:
             )
             runs.append(run)
         response.plans = tuple(sorted({run.plan for run in runs}))
-        if request.query.order_by is not None:
+        if stored_keys is not None:
             condition = None  # runs have compared the entries
         budget = ScanBudget(request.query.max_examined)
         try:
             if reducer is None:
-                await self._rows(response, view, request, runs, budget, condition)
+                await self._rows(response, view, request, runs, budget, condition, stored_keys)
             else:
-                [run] = runs
-                await self._reduce(response, reducer, run, budget, condition)
+                [only_run] = runs
+                await self._reduce(response, reducer, only_run, budget, condition)
         finally:
             response.examined = budget.examined
             self._context.telemetry.scans[view.name].entries += budget.examined
@@ -215,12 +217,12 @@ class PartitionScans:
         low, high = query.low, query.high
         condition = None if response.mispartitioned else self._condition(view, query)
         plan = _index_plan(view, request, condition)
+        is_by_key = condition is not None and condition.keys is not None
+        unnamed = KEY_PLAN if is_by_key else plan_of(low, high)
         plans = set()
         for store_partition in store_partitions:
             named = await self._index_run(store_partition, request, low, high, plan)
             count = store_partition.entries() if named is None else named.count()
-            is_by_key = condition is not None and keys_of(view, condition.tree) is not None
-            unnamed = KEY_PLAN if is_by_key else plan_of(low, high)
             plans.add(unnamed if named is None else named.plan)
             response.counted += count
         response.plans = tuple(sorted(plans))
@@ -271,9 +273,10 @@ class PartitionScans:
         runs: list[PartitionRun],
         budget: ScanBudget,
         condition: Condition | None,
+        stored_keys: Mapping[bytes, bytes] | None,
     ) -> None:
         """Merges the runs as far as all of them have been read, until there are enough rows that
-        meet the condition."""
+        meet the condition. `stored_keys`: by place, if rows are in the order of an index."""
         backwards = request.query.backwards
         render = self._renderers[view.name] if request.what == ROWS else _values
         if request.what == BARE:
@@ -315,8 +318,7 @@ class PartitionScans:
             size += sum(len(stored) for _, stored in ready)
             heads = [stored[:ENTRY_HEAD_SIZE] for _, stored in ready]
             named = ready
-            if request.query.order_by is not None:
-                stored_keys = ChainMap(*(r.stored_keys for r in runs if isinstance(r, OrderedRun)))
+            if stored_keys is not None:
                 named = [(stored_keys[place], stored) for place, stored in ready]
             if selection is not None:
                 items = selection.items(named)
@@ -356,7 +358,7 @@ def _index_plan(view: View, request: ScanRequest, condition: Condition | None) -
     """The plan for all partitions: even a plan that is kept takes some time to find."""
     if condition is None or request.what == ENTRIES:
         return None
-    if keys_of(view, condition.tree) is not None and not request.query.by_index:
+    if condition.keys is not None and not request.query.by_index:
         return None  # a key has fewer entries than a value of a field
     return index_plan(view, condition)
 

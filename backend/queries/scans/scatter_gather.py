@@ -26,7 +26,6 @@ from typing import Any
 from backend.cluster.peer_client import PeerClient
 from backend.instance.context import QueryContext
 from backend.queries.filters.condition import condition_of
-from backend.queries.filters.plan import keys_of
 from backend.queries.filters.selection import selection_of
 from backend.queries.moved_keys import has_moved_keys, refuse_pushed, refuse_unplaced
 from backend.queries.retry import Asker, Holder, Turn
@@ -116,7 +115,7 @@ class ScatterGather:
     def partitions_of(self, view: View, query: Query, total: int) -> Sequence[int]:
         """The partitions that can have entries of a query: those of the keys that its condition
         names, or all. At least one, so that the answer says how fresh it is."""
-        keys = None if query.where is None else keys_of(view, condition_of(view, query.where).tree)
+        keys = None if query.where is None else condition_of(view, query.where).keys
         if keys is None or self.may_be_in_several(view):
             return range(total)
         if any(puts_anywhere(view.partitioner, key) for key in keys):

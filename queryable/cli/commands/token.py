@@ -43,9 +43,9 @@ def token(
     """Sign a token with a key on this machine, and print it.
 
     For trying authentication, and for tests: in production an issuer signs tokens. Scopes are
-    read:VIEW, read:*, append:TOPIC, append:*, metrics and admin. An ES256 key is a private key in
-    FILE, and a public key in FILE.pub for the backends. An HS256 key is a secret in FILE: whoever
-    can verify tokens with it can also sign them.
+    read:VIEW, read:*, append:TOPIC, append:*, metrics and admin. For ES256, FILE
+    has the private key, and FILE.pub the public key, which the backends need. For HS256, FILE has
+    a secret. Everyone who can verify tokens with it can also sign them.
 
     \b
     Examples:

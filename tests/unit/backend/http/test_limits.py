@@ -131,7 +131,7 @@ def test_queries_of_large_values_yield_to_other_requests(
     orders.put_all({b"%d" % number: value for number in range(120)})
     sizes: list[int] = []
     turns = 0
-    read = partition_runs.PartitionRun.read
+    read = partition_runs.ScanRun.read
 
     def noted(run: Any, count: int) -> Any:
         found = read(run, count)
@@ -143,7 +143,7 @@ def test_queries_of_large_values_yield_to_other_requests(
         turns += 1
         await next_turn()
 
-    monkeypatch.setattr(partition_runs.PartitionRun, "read", noted)
+    monkeypatch.setattr(partition_runs.ScanRun, "read", noted)
     monkeypatch.setattr(partition_scans, "next_turn", turn)
     assert len(orders.ask("top?by=n&limit=1").json["items"]) == 1
     assert sum(sizes) > 12_000_000

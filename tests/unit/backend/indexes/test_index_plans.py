@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +53,22 @@ def flights(folder: Path, of: View = INDEXED) -> Iterator[World]:
 
 def put_row(of: World, key: str, row: Any) -> None:
     put(of, key.encode(), None if row is None else json.dumps(row).encode())
+
+
+def table_of(rows: Mapping[str, Any]) -> sqlite3.Connection:
+    """A database with the rows in the table `v`; None is a row that was deleted."""
+    database = sqlite3.connect(":memory:")
+    database.execute("create table v (key text, dest text, delay integer, price, is_late)")
+    database.execute("pragma case_sensitive_like = on")
+    database.executemany(
+        "insert into v values (?, ?, ?, ?, ?)",
+        [
+            (key, row.get("dest"), row.get("delay"), row.get("price"), row.get("is_late"))
+            for key, row in rows.items()
+            if row is not None
+        ],
+    )
+    return database
 
 
 def asked(of: World, where: str, more: str = "", instance: str = "b1") -> tuple[list[str], str]:
@@ -132,17 +148,7 @@ def test_rows_are_those_of_sqlite(
         for number, row in changes:
             put_row(made, f"k{number:02}", row)
             rows[f"k{number:02}"] = row
-        database = sqlite3.connect(":memory:")
-        database.execute("create table v (key text, dest text, delay integer, price, is_late)")
-        database.execute("pragma case_sensitive_like = on")
-        database.executemany(
-            "insert into v values (?, ?, ?, ?, ?)",
-            [
-                (key, row.get("dest"), row.get("delay"), row.get("price"), row.get("is_late"))
-                for key, row in rows.items()
-                if row is not None
-            ],
-        )
+        database = table_of(rows)
         for condition in conditions:
             found = database.execute(f"select key from v where {condition} order by key")
             expected = [key for (key,) in found]

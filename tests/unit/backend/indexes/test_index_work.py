@@ -92,7 +92,7 @@ class Partition:
         return {key for key, _ in self.opened.store.scan(*ALL_KEYS)}
 
     def expected(self, names: Sequence[str] | None = None) -> set[bytes]:
-        """The index keys of all entries, computed anew."""
+        """The keys that the entries should have in the indexes."""
         view, indexes = self.opened.view, self.opened.indexes
         assert indexes is not None
         entries = [pair for pair in self.opened.store.scan(*ALL) if not is_tombstone(pair[1])]

@@ -18,6 +18,7 @@ from backend.ingest.writer import PartitionWriter
 from model.indexes.encoding import UNREADABLE, key_head
 from model.kinds.layout import ALL
 from model.rows.declared_fields import parse_declared_fields
+from model.views import View
 from tests.support.in_process.avro_examples import FakeSchemas, framed
 from tests.support.in_process.examples import view
 from tests.support.in_process.world import world
@@ -144,16 +145,19 @@ def test_a_schema_that_is_dropped_while_records_are_applied(
     assert index_keys(partition) == partition.expected()
 
 
-def test_an_order_is_refused_while_a_schema_is_not_there(tmp_path: Path) -> None:
-    """As a scan is. The key of an entry may have been written when its value could be read."""
-    schemas = FakeSchemas(id7=FLIGHT)
-    of = replace(
+def flights_in_avro(schemas: FakeSchemas) -> View:
+    return replace(
         view(value="avro", value_schema="confluent"),
         schemas=schemas,
         fields=FIELDS,
         indexes=(BY_DEST,),
     )
-    with world(tmp_path, of) as made:
+
+
+def test_an_order_is_refused_while_a_schema_is_not_there(tmp_path: Path) -> None:
+    """As a scan is. The key of an entry may have been written when its value could be read."""
+    schemas = FakeSchemas(id7=FLIGHT)
+    with world(tmp_path, flights_in_avro(schemas)) as made:
         put_record(made, b"k1", framed(7, FLIGHT, {"dest": "ATL"}))
         [item] = made.ask("keys?order_by=dest").json["items"]
         assert item["value"] == {"dest": "ATL"}
@@ -166,13 +170,7 @@ def test_an_order_is_refused_while_a_schema_is_not_there(tmp_path: Path) -> None
 def test_an_order_is_refused_until_an_entry_has_its_key(tmp_path: Path) -> None:
     """The schema was not there when the key was written."""
     schemas = FakeSchemas(id7=FLIGHT)
-    of = replace(
-        view(value="avro", value_schema="confluent"),
-        schemas=schemas,
-        fields=FIELDS,
-        indexes=(BY_DEST,),
-    )
-    with world(tmp_path, of) as made:
+    with world(tmp_path, flights_in_avro(schemas)) as made:
         put_record(made, b"k1", framed(7, FLIGHT, {"dest": "ATL"}))
         partition = made.store_partitions[made.partition(b"k1")]
         indexes, store = partition.indexes, partition.store

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.unit.backend.indexes.test_index_plans import (
     INDEXED,
     flights,
     put_row,
+    table_of,
 )
 from tests.unit.backend.unreadable.applied import put
 
@@ -60,17 +60,7 @@ def test_the_order_is_that_of_sqlite(
         for number, row in changes:
             put_row(made, f"k{number:02}", row)
             rows[f"k{number:02}"] = row
-        database = sqlite3.connect(":memory:")
-        database.execute("create table v (key text, dest text, delay integer, price, is_late)")
-        database.execute("pragma case_sensitive_like = on")
-        database.executemany(
-            "insert into v values (?, ?, ?, ?, ?)",
-            [
-                (key, row.get("dest"), row.get("delay"), row.get("price"), row.get("is_late"))
-                for key, row in rows.items()
-                if row is not None
-            ],
-        )
+        database = table_of(rows)
         order = "desc" if backwards else "asc"
         # the order of places: rows with the same number are in the order of the index's next field
         sql = f"select key, {order_by} from v where {condition or 'true'} order by 2 {order}"
