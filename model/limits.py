@@ -5,7 +5,7 @@
 | request line (path and query)       | 32 KiB: nginx and gunicorn check it            |
 | parameters of a request             | 16                                             |
 | a parameter that names a key, a prefix or a cursor | the request line, or the body of a page |
-| `by`, `value`                       | 1,024 bytes, 16 levels of fields               |
+| `by`, `value`, `non_null`           | 1,024 bytes, 16 levels of fields               |
 | `min_offset`                        | 16 KiB                                         |
 | every other parameter               | 64 bytes                                       |
 | `Accept`                            | 4,096 bytes                                    |
@@ -34,7 +34,7 @@ LONGER_PARAMETERS = {
     **dict.fromkeys(
         ("from", "to", "key", "key_from", "key_to", "prefix", "cursor"), MAX_BATCH_BYTES
     ),
-    **dict.fromkeys(("by", "value", "order_by"), MAX_PATH_BYTES),
+    **dict.fromkeys(("by", "value", "non_null", "order_by"), MAX_PATH_BYTES),
     "min_offset": 16 << 10,
     **dict.fromkeys(("where", "select"), 8 << 10),
 }

@@ -9,10 +9,11 @@ is false because of the key or the times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
+from backend.queries.filters.columns import Columns
 from backend.queries.filters.names import END, KEY, ROW, START, TIME_OF_RECORD, Names
 from backend.queries.filters.plan import keys_of
 from model.expressions.evaluator import Evaluate, Place, compile_expression
@@ -20,9 +21,7 @@ from model.expressions.parser import parse
 from model.expressions.tree import Call, Expression, Field, Literal, fields_of, nodes
 from model.expressions.types import BOOLEAN, Kind
 from model.expressions.undeclared import read_as
-from model.formats.json_decoder import decode_json
-from model.records import ENTRY_HEAD_SIZE, entry_time, is_unreadable
-from model.rows.documents import Documents
+from model.records import is_unreadable
 from model.rows.row_view import Pair
 from model.rows.unreadable import settle_now
 from model.views import View
@@ -55,8 +54,7 @@ class Condition:
         self.needs_values = ROW in used
         self._evaluate = compile_expression(tree, names.places, self._variables)
         self._places = names.places
-        self._documents = Documents(view)
-        self._key = _reader_of_keys(view)
+        self._columns = Columns(view)
 
     def kept(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The entries that meet the condition, and those that may meet it, because their values
@@ -104,19 +102,11 @@ class Condition:
         return [evaluate(*values) for values in zip(*columns, strict=True)]
 
     def _column(self, variable: str, pairs: Sequence[Pair]) -> list[Any]:
-        """The values of a variable for all entries."""
-        if variable == ROW:
-            return self._documents.parse([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
-        if variable == TIME_OF_RECORD:
-            times = [entry_time(stored) for _, stored in pairs]
-            return [None if time is None else 1000 * time for time in times]
-        entry_keys = [self._view.kind.row_key(self._view, key, False) for key, _ in pairs]
-        if variable == KEY:
-            return [self._key(entry_key.key) for entry_key in entry_keys]
-        if variable == START:
-            return [1000 * entry_key.start for entry_key in entry_keys]
-        ends = [self._view.kind.end_of(self._view, entry_key) for entry_key in entry_keys]
-        return [None if end is None else 1000 * end for end in ends]
+        """The values of a variable for all entries; times are in µs."""
+        values = self._columns.read(variable, pairs)
+        if variable in (ROW, KEY):
+            return values
+        return [None if time is None else 1000 * time for time in values]
 
 
 def _check_speed(part: Expression) -> None:
@@ -141,13 +131,6 @@ def _without_values(condition: Expression, places: Mapping[str, Place]) -> Expre
         return Call(condition.function, arguments, condition.type)
     uses_value = any(places[name].variable == ROW for name in fields_of(condition))
     return _UNKNOWN if uses_value else condition
-
-
-def _reader_of_keys(view: View) -> Callable[[bytes], Any]:
-    to_json = view.key_codec.to_json
-    if view.key_codec.is_text:
-        return bytes.decode
-    return lambda key: decode_json(to_json(key))
 
 
 # a long condition takes up to 300 KB of memory

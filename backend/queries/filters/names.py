@@ -47,6 +47,26 @@ def path_of_value(name: str) -> tuple[str, ...]:
     return tuple(rest) if first == "value" and rest else (first, *rest)
 
 
+def place_in(view: View, name: str) -> tuple[str, tuple[str, ...]]:
+    """The variable that has what a name means, and the path in it. Raises ValueError."""
+    return _place_of(view, path_of(name))
+
+
+def _place_of(view: View, path: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    first, *rest = path
+    if first == KEY:
+        return KEY, tuple(rest)
+    if path == ("record_timestamp",):
+        return TIME_OF_RECORD, ()
+    if first in _times(view) and not rest:
+        return first, ()
+    return ROW, tuple(rest) if first == "value" else path
+
+
+def _times(view: View) -> tuple[str, ...]:
+    return (START, END) if view.kind.resource in ("windows", "sessions") else ()
+
+
 def name_of(variable: str, path: tuple[str, ...]) -> str:
     """The name of a field in the tree of a condition."""
     return "/".join((variable, *map(_escaped, path)))
@@ -64,7 +84,7 @@ class Names(Mapping[str, Expression]):
             KEY: view.key_codec.quotes_numbers,
         }
         self._types = {field.path: field.type.or_null() for field in view.fields}
-        self._times = (START, END) if view.kind.resource in ("windows", "sessions") else ()
+        self._times = _times(view)
 
     def __getitem__(self, name: str) -> Expression:
         path = path_of(name)
@@ -95,18 +115,14 @@ class Names(Mapping[str, Expression]):
         return 1 + len(self._times) + len(self._view.fields)
 
     def _place(self, path: tuple[str, ...]) -> tuple[Place, Type]:
-        first, *rest = path
-        if first == KEY:
-            return Place(KEY, tuple(rest)), JSON if rest else _type_of(self._view.key)
-        if path == ("record_timestamp",):
-            return Place(TIME_OF_RECORD, ()), TIMESTAMP.or_null()
-        if first in self._times and not rest:
-            return Place(first, ()), TIMESTAMP.or_null()
-        if first == "value":
-            if not rest:
-                return Place(ROW, ()), _type_of(self._view.value)
-            path = tuple(rest)
-        return Place(ROW, path), self._types.get(path, JSON)
+        variable, path = _place_of(self._view, path)
+        if variable == KEY:
+            type_ = JSON if path else _type_of(self._view.key)
+        elif variable == ROW:
+            type_ = self._types.get(path, JSON) if path else _type_of(self._view.value)
+        else:
+            type_ = TIMESTAMP.or_null()
+        return Place(variable, path), type_
 
 
 def _escaped(name: str) -> str:

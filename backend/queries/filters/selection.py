@@ -27,7 +27,7 @@ class Selection:
         """`text`: names, separated by commas. Raises ValueError."""
         if not view.value_codec.is_document:
             raise ValueError(f"it names fields, and {view.value} values have none")
-        names = _split(text)
+        names = split_names(text)
         if not 1 <= len(names) <= MAX_SELECTED:
             raise ValueError(f"it has {len(names)} names; 1 to {MAX_SELECTED} are allowed")
         paths = [path_of_value(name) for name in names]
@@ -73,7 +73,7 @@ class Selection:
         return stored[:ENTRY_HEAD_SIZE] + b"{%b}" % b",".join(selected)
 
 
-def _split(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """The names between commas that are not in quotes."""
     names: list[str] = []
     name, is_quoted = "", False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import cast
 
+from backend.queries.filters.names import ROW, place_in
 from model.expressions.values import number_of_digits
 from model.limits import check_path
 from model.problems import BadRequest
@@ -20,29 +21,56 @@ _INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf")}
 class ValueField:
     """A field of values that are documents; `a.b` is a nested field."""
 
-    def __init__(self, view: View, path: str, parameter: str) -> None:
-        """Raises BadRequest if the values of the view have no fields, or the path is too long."""
+    def __init__(self, view: View, path: str | tuple[str, ...], parameter: str) -> None:
+        """`path`: the names with dots, or each name. Raises BadRequest if the values of the view
+        have no fields, or the path is too long."""
         if not view.value_codec.is_document:
             raise BadRequest(
                 "bad-parameter",
                 f"{parameter} names a field, and {view.value} values have none.",
             )
-        check_path(path, parameter)  # each name of the path costs a look-up per entry
-        self._path = path.split(".")
+        if isinstance(path, str):
+            check_path(path, parameter)  # each name of the path costs a look-up per entry
+            path = tuple(path.split("."))
+        self._path = path
 
     def values(self, documents: list[object]) -> list[object]:
         """The field of each document; None if it is missing."""
-        values = documents
-        for name in self._path:
-            values = [v.get(name) if type(v) is dict else None for v in values]
-        return values
+        return members_at(self._path, documents)
+
+
+class EntryField:
+    """A part of an entry, by its name in conditions: the key, a time, or a field of the value.
+    `variable`: the column that has it (`backend/queries/filters/columns.py`)."""
+
+    def __init__(self, view: View, name: str, parameter: str) -> None:
+        """Raises BadRequest if entries have no such part."""
+        check_path(name, parameter)
+        try:
+            self.variable, self.path = place_in(view, name)
+        except ValueError as e:
+            raise BadRequest("bad-parameter", f"{parameter}: {e}.") from None
+        if self.variable == ROW and self.path:
+            ValueField(view, self.path, parameter)
+
+    def values(self, column: list[object]) -> list[object]:
+        """The part of each entry, from the column; None if it is missing."""
+        return members_at(self.path, column)
+
+
+def members_at(path: tuple[str, ...], documents: list[object]) -> list[object]:
+    """The member at the end of the path in each document; None if it is missing."""
+    values = documents
+    for name in path:
+        values = [v.get(name) if type(v) is dict else None for v in values]
+    return values
 
 
 class NumberField:
     """The numbers of values: the values themselves, or a field of documents. `text`: one of the
     field's texts that are not numbers, if a list of documents had nothing else."""
 
-    def __init__(self, view: View, path: str | None, parameter: str) -> None:
+    def __init__(self, view: View, path: str | tuple[str, ...] | None, parameter: str) -> None:
         """Raises BadRequest if the view has no such numbers."""
         is_number = view.value_codec.is_number
         if is_number and path is not None:

@@ -11,7 +11,7 @@ from queryable import Client
 from queryable.cli.declaration.command import command
 from queryable.cli.output import Row, RowOutput, bars
 from queryable.cli.queries import Query, print_rows
-from queryable.client.protocol.calls.aggregate import Groups
+from queryable.client.protocol.calls.aggregate import Group, Groups
 
 
 @command
@@ -36,12 +36,20 @@ def aggregate(*, query: Query, client: Client, output: RowOutput) -> None:
 
 
 def _rows(groups: Groups) -> list[Row]:
-    if any(group.count is not None for group in groups):
-        return [asdict(group) for group in groups]
-    return [{"group": group.group, "entries": group.entries} for group in groups]
+    return [_row(group) for group in groups]
+
+
+def _row(group: Group) -> Row:
+    """The group; the numbers of several fields have the names of these before theirs."""
+    row = {name: cell for name, cell in asdict(group).items() if name not in ("values", "non_null")}
+    if group.count is None:
+        row = {"group": group.group, "entries": group.entries}
+    for field, numbers in group.values.items():
+        row |= {f"{field}.{name}": cell for name, cell in asdict(numbers).items()}
+    return row
 
 
 def _bars(rows: Sequence[Row]) -> Sequence[RenderableType]:
     """Bars for the numbers of entries. None if the rows have other numbers, too, because the table
     then fills 80 columns."""
-    return bars([row["entries"] for row in rows if "count" not in row])
+    return bars([row["entries"] for row in rows if len(row) == 2])

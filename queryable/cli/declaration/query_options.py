@@ -118,11 +118,11 @@ QUERY_OPTIONS = (
     ),
     QueryOption(
         "by", ["aggregate"], "FIELD",
-        "Field of the value to group by, such as a.b. [default: one group of all entries]",
+        "Fields of the value to group by, such as a,b.c. [default: one group of all entries]",
     ),
     QueryOption(
         "value", ["aggregate"], "FIELD",
-        "Field with numbers. [default: the value itself, if it is a number]",
+        "Fields with numbers. [default: the value itself, if it is a number]",
     ),
     QueryOption("from_", [*TIMED, "versions"], "TIME", _SINCE, is_bound=True),
     QueryOption("to", [*TIMED, "versions"], "TIME", _UNTIL, is_bound=True),
@@ -137,8 +137,8 @@ QUERY_OPTIONS = (
     ),
     QueryOption(
         "order_by", ["aggregate"], "NUMBER",
-        f"Order groups by a number: {_ORDERS}. [default: sum, or entries without numbers]",
-        settings=one_of(*get_args(OrderBy)),
+        f"Order groups by a number: {_ORDERS}; or avg(a), for several fields. [default: sum, or "
+        "entries without numbers]",
     ),
     QueryOption(
         "order", ["aggregate"], "ORDER", "Order groups by a number: desc or asc.",

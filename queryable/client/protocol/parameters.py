@@ -67,9 +67,13 @@ class Parameters:
         self, where: str | None, select: Fields = (), max_examined: int | None = None
     ) -> Parameters:
         """Add the condition of entries, the fields of their values, and a bound of the cost."""
-        names = select if isinstance(select, str) else ",".join(select)
-        self.add("where", where).add("select", names or None)
+        self.add("where", where).add_names("select", select)
         return self.add("max_examined", max_examined)
+
+    def add_names(self, name: str, names: Fields | None) -> Parameters:
+        """Add names of fields, separated by commas; none at all are omitted."""
+        text = names if names is None or isinstance(names, str) else ",".join(names)
+        return self.add(name, text or None)
 
     def append_to(self, path: str) -> str:
         return f"{path}?{'&'.join(self._parts)}" if self._parts else path

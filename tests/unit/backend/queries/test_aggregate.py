@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 
 from backend.queries import turns
 from backend.queries.scans import partition_run, scan_budget
-from backend.queries.whole_view import aggregate
+from backend.queries.whole_view import aggregate, groups
 from backend.queries.whole_view.group_names import name_of
 from backend.queries.whole_view.numbers import Numbers
 from tests.support.in_process.examples import ORDERS, view
@@ -271,6 +272,60 @@ def test_slices_give_the_same(orders: World, monkeypatch: pytest.MonkeyPatch) ->
     assert orders.ask("aggregate?by=g&value=n", "b2").body == whole
 
 
+def test_several_fields(orders: World) -> None:
+    orders.put_all(
+        {
+            b"%d" % n: json.dumps(
+                {"a": [None, 1, "x"][n % 3], "b": n % 2 == 0, "n": n, "m": -n if n % 4 else None}
+            ).encode()
+            for n in range(24)
+        }
+    )
+    found = items(orders, "?by=a,b&value=n,m&non_null=a,m")
+    assert [item["group"] for item in found] == [
+        [None, False], [None, True], [1, False], [1, True], ["x", False], ["x", True],
+    ]  # fmt: skip
+    for item in found:
+        a, b = item["group"]
+        of_group = [n for n in range(24) if [None, 1, "x"][n % 3] == a and (n % 2 == 0) == b]
+        counted = [-n for n in of_group if n % 4]
+        expected = {"n": group(None, *of_group), "m": group(None, *counted)}
+        for numbers in expected.values():
+            del numbers["group"], numbers["entries"]
+        assert item == {
+            "group": [a, b],
+            "entries": 4,
+            "values": expected,
+            "non_null": {"a": 0 if a is None else 4, "m": len(counted)},
+        }
+    by_avg = items(orders, "?by=a,b&value=n,m&non_null=a,m&order_by=avg(m)&order=asc&limit=2")
+    averages = [(item["values"]["m"]["avg"], item) for item in found]
+    assert by_avg == [item for _, item in sorted(averages, key=itemgetter(0))[:2]]
+    assert items(orders, "?by=a,b&order_by=entries&limit=1") == [
+        {"group": [None, False], "entries": 4}
+    ]
+
+
+def test_groups_by_parts_of_entries(orders: World) -> None:
+    orders.put_all({b"k%d" % n: b'{"key":"own","n":%d}' % n for n in range(3)}, timestamp=9)
+    assert items(orders, "?by=key") == [{"group": f"k{n}", "entries": 1} for n in range(3)]
+    assert items(orders, "?by=value.key&value=n") == [group("own", 0, 1, 2)]
+    assert items(orders, "?by=record_timestamp") == [{"group": 9, "entries": 3}]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "?by=a,a", "?by=" + ",".join("abcdefghi"), "?value=a,b&order_by=sum", "?value=key",
+        "?value=a,b&order_by=sum(c)", "?by=a,", "?value=a,b,c,d&non_null=e,f,g,h,i",
+        "?by=" + "a" * 600 + "," + "b" * 600,
+    ],
+)  # fmt: skip
+def test_lists_that_are_refused(orders: World, target: str) -> None:
+    orders.put(b"k", b'{"a":1}')
+    assert orders.code(f"aggregate{target}", 400) == "bad-parameter"
+
+
 def limited(orders: World, by: str) -> None:
     for instance in ("b1", "b2"):
         found = orders.code(f"aggregate?by={by}", 400, instance=instance)
@@ -283,7 +338,7 @@ def test_too_many_groups_are_refused(
     orders: World, monkeypatch: pytest.MonkeyPatch, name: str, mispartitioned: bool
 ) -> None:
     most = 20 if name == "MAX_GROUPS" else 20 * len(b"1000")
-    monkeypatch.setattr(aggregate, name, most)
+    monkeypatch.setattr(groups, name, most)
     orders.put_all({b"%d" % n: b'{"n":%d,"g":%d}' % (1000 + n, 1000 + n % 20) for n in range(60)})
     if mispartitioned:
         for store_partition in orders.store_partitions.values():
@@ -297,7 +352,7 @@ def test_a_refused_aggregate_leaves_nothing_in_memory(
 ) -> None:
     """Regression: its exception referred to itself, and kept all groups until the garbage collector
     ran, which is rare in an instance. A flood of such requests took 1 GB."""
-    monkeypatch.setattr(aggregate, "MAX_GROUPS", 200)
+    monkeypatch.setattr(groups, "MAX_GROUPS", 200)
     orders.put_all({b"%d" % n: b'{"n":%d}' % n for n in range(400)})
     limited(orders, "n")
     gc.collect()
@@ -319,7 +374,7 @@ def test_groups_of_one_partition_are_bounded_before_they_are_sent(
         await fill(reducer, response)
         sizes.append(len(response.rows))
 
-    monkeypatch.setattr(aggregate, "MAX_GROUPS", 5)
+    monkeypatch.setattr(groups, "MAX_GROUPS", 5)
     monkeypatch.setattr(aggregate._Aggregator, "fill", noted)
     orders.put_all({b"%d" % n: b'{"n":%d}' % n for n in range(400)})
     limited(orders, "n")
