@@ -50,7 +50,7 @@ from model.views import (
 # The first segments of the paths that the product itself has.
 RESERVED_SEGMENTS = frozenset(
     {"admin", "api", "health", "instance", "internal", "metrics"}
-    | {"openapi.json", "processors", "proxy", "topics", "views"}
+    | {"openapi.json", "processors", "proxy", "sql", "topics", "views"}
 )
 
 _NAME = re.compile(r"(?P<base>[A-Za-z0-9._-]{1,200})(@(?P<version>[1-9][0-9]{0,5}))?", re.ASCII)

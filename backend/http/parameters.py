@@ -194,7 +194,9 @@ def page_parameters(
     refuse_store(view, resource)
     parameters = parse_parameters(query, PARAMETERS[resource if by_value is None else "by"])
     backwards = parameters.choice("order", "asc", "desc") == "desc"
-    limit = None if stream and parameters.raw("limit") is None else parameters.limit()
+    limit = parameters.parsed("limit", whole_number) if stream else parameters.limit()
+    if limit == 0:
+        raise BadRequest("bad-parameter", "limit: 0 is not at least 1.")
     if resource == KEYS:
         (low, high), first, last = _key_range(view, parameters, "from", "to"), None, None
     else:

@@ -43,6 +43,7 @@ from backend.http.routes.admin import AdminRoutes
 from backend.http.routes.append import AppendRoute
 from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
+from backend.http.routes.sql import SqlRoute
 from backend.http.routes.views import ViewRoutes
 from backend.http.sending import (
     add_missing,
@@ -195,6 +196,7 @@ class Router:
             ),
             Route(_POST, "/views/{view}/batch", read, views.batch, batches, MAX_BATCH_BYTES),
             Route(_POST, "/views/{view}/search", read, keys.search, requests, MAX_BODY, True),
+            Route(_POST, "/sql", any_scope, SqlRoute(self).sql, requests, MAX_BODY),
             # commands, and the admin page
             *self._admin.all(),
             # writing

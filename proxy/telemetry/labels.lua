@@ -27,7 +27,8 @@ end
 
 local OF_VIEW = set("keys", "windows", "sessions", "count", "top", "aggregate", "batch", "query",
                     "search", "versions", "switch", "rollback", "drop", "pipeline")
-local PAGES = set("views", "health", "metrics", "processors", "instance", "admin", "api", "proxy")
+local PAGES = set("views", "health", "metrics", "processors", "instance", "admin", "api", "proxy",
+                  "sql")
 PAGES["openapi.json"] = "openapi"
 
 local ROLES = set("active", "standby", "warming")

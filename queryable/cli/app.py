@@ -18,7 +18,7 @@ from queryable.cli.output import escape_other_characters, open_closed_streams
 
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Queries": (
-        "get", "scan", "top", "aggregate", "count", "time_ranges", "watch", "append",
+        "get", "scan", "top", "aggregate", "count", "sql", "time_ranges", "watch", "append",
         "interactive.shell", "interactive.queries",
     ),
     "Views and deployments": (

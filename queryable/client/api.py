@@ -16,6 +16,7 @@ from queryable.client.protocol.calls import (
     pipelines,
     point,
     scan,
+    sql,
     time_ranges,
     top,
     view_versions,
@@ -53,3 +54,4 @@ class ApiMethods:
     sessions = rows_method(time_ranges.sessions)
     versions = rows_method(time_ranges.versions)
     changes = rows_method(changes.changes)
+    sql = rows_method(sql.sql)

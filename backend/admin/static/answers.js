@@ -102,6 +102,8 @@ function pairsOf(answer, took) {
     ["Partition", answer.headers.get("Partition")],
     ["Owner", answer.headers.get("Served-By")],
     ["Offset", answer.headers.get("Offset")],
+    ["Plan", answer.headers.get("Plan")],
+    ["Examined", answer.headers.get("Examined")],
     ["Lag", answer.headers.get("Lag")],
     ["Staleness", withUnit(answer.headers.get("Staleness"))],
     ["Pipeline state", answer.headers.get("Pipeline-State")],
@@ -127,6 +129,15 @@ function outcome(asked, answer, body, fields) {
       title: `${isExact ? "" : "about "}${fields.count.join("")}`,
       detail: !isExact ? "This is an estimate of RocksDB, which can be far too high."
         : fields.unreadable ? unreadableText(fields.unreadable.join("")) : "",
+    };
+  }
+  if (answer.ok && fields?.plan) {
+    const text = (name) => JSON.parse(fields[name].join(""));
+    return {
+      tone: "good",
+      title: text("plan"),
+      detail: `About ${count(text("entries"))} entries in ${count(text("partitions"))} partitions${
+        text("filter") === null ? "" : `, compared with ${text("filter")}`}.`,
     };
   }
   const member = (name) => (fields?.[name] ? JSON.parse(fields[name].join("")) : null);
@@ -175,7 +186,7 @@ function copyButtons({ view, query, values, path }) {
   const base = new URL(".", location.href).href;
   const shown = el("code", { "class": "command", "tabindex": "0", "hidden": "" });
   const forms = {
-    "Copy curl": () => curlCommand(base, path, query, hasToken()),
+    "Copy curl": () => curlCommand(base, path, query, values, hasToken()),
     "Copy Python": () => pythonScript(base, view, query, values),
     "Copy console": () => consoleCommand(base, view, query, values),
     "Copy link": () => location.href,
@@ -203,7 +214,7 @@ export function show(asked, { tone, title, detail, content = [], buttons = [], p
   const [copies, command] = copyButtons(asked);
   found.replaceChildren(
     el("p", { class: "outcome" }, el("b", { "class": "badge", "data-tone": tone }, title),
-      el("code", {}, `GET /${asked.path}`)),
+      el("code", {}, `${asked.query === "sql" ? "POST" : "GET"} /${asked.path}`)),
     ...(detail ? [el("p", { class: "detail" }, detail)] : []),
     list,
     ...content,

@@ -3,8 +3,8 @@
 import { reasonOf, showAnswer, showItems, showNoAnswer } from "./answers.js";
 import { follow } from "./changes.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";
-import { fieldsOf, pathOf, queriesOf } from "./queries.js";
-import { request } from "./requests.js";
+import { bodyOf, fieldsOf, pathOf, queriesOf, statementOf } from "./queries.js";
+import { command, request } from "./requests.js";
 import { mark } from "./views.js";
 
 const TIMEOUT = 15_000; // ms; queries of a whole view read every entry
@@ -19,7 +19,7 @@ const FORMATS = {
   json: "the exact bytes of the document",
 };
 const LISTS = new Set(["windows", "sessions", "versions", "scan", "all-windows", "all-sessions", "top",
-  "top-keys", "aggregate"]);
+  "top-keys", "aggregate", "sql"]);
 
 const byId = (id) => document.getElementById(id);
 const views = new Map(); // by name, as in the topology
@@ -86,17 +86,22 @@ function showFields() {
   reconcile(
     byId("look-up-fields"),
     fields.filter(([name]) => name !== "key"),
-    ([name, label]) => `${name} ${label}`,
-    newField,
+    ([name, label, type]) => `${name} ${label}${type === "statement" ? ` ${view.name}` : ""}`,
+    (field) => newField(field, view),
     () => {},
   );
 }
 
-function newField([name, label, type]) {
+function newField([name, label, type], view) {
   const hint = type === "time" ? "ISO 8601 with a time zone, or ms" : "";
   if (Array.isArray(type)) {
     const options = type.map((text) => el("option", { value: text }, text || "default"));
     return el("label", {}, label, el("select", { name }, ...options));
+  }
+  if (type === "statement") {
+    const area = el("textarea", { name, "rows": "3", "spellcheck": "false", "autocapitalize": "off" });
+    area.value = statementOf(view);
+    return el("label", { class: "grow" }, label, area);
   }
   const input = el("input", {
     name, type: type === "number" ? "number" : "text", placeholder: hint, spellcheck: "false",
@@ -107,7 +112,7 @@ function newField([name, label, type]) {
 
 /** `[name, input]` of each field that is shown. */
 function inputs() {
-  const more = [...byId("look-up-fields").querySelectorAll("input, select")];
+  const more = [...byId("look-up-fields").querySelectorAll("input, select, textarea")];
   const key = byId("look-up-key-field").hidden ? [] : [["key", byId("look-up-key")]];
   return [...key, ...more.map((input) => [input.name, input])];
 }
@@ -132,21 +137,23 @@ async function run(view, query, values) {
     await follow(asked, controller.signal);
     return;
   }
-  await send(asked, asked.path, controller);
+  await send(asked, null, controller);
 }
 
 /**
- * Sends the query, or asks for its next page. If that fails, the items stay, and the reason is
+ * Sends the query, or asks for the page at a cursor. If that fails, the items stay, and the reason is
  * returned; otherwise null.
  */
-async function send(asked, path, controller) {
-  const isNext = path !== asked.path;
+async function send(asked, cursor, controller) {
+  const isNext = cursor !== null;
+  const content = bodyOf(asked.query, asked.values, cursor);
   const began = performance.now();
   let answer;
   let body;
   try {
     const signal = AbortSignal.any([controller.signal, AbortSignal.timeout(TIMEOUT)]);
-    answer = await request(path, signal);
+    answer = content === null ? await request(pathOfPage(asked.path, cursor), signal)
+      : await command(asked.path, content, signal);
     body = await answer.text();
   } catch (error) {
     if (controller.signal.aborted) return null; // another query has begun
@@ -160,16 +167,17 @@ async function send(asked, path, controller) {
   if (controller.signal.aborted) return null;
   if (isNext && !answer.ok) return reasonOf(asked, answer, body);
   const took = performance.now() - began;
-  if (answer.ok && LISTS.has(asked.query)) {
-    const more = (cursor) => {
-      const next = `${asked.path}${asked.path.includes("?") ? "&" : "?"}cursor=${encodeURIComponent(cursor)}`;
-      return send(asked, next, controller);
-    };
-    showItems(asked, answer, body, took, more);
+  if (answer.ok && LISTS.has(asked.query) && !asked.values.explain) {
+    showItems(asked, answer, body, took, (next) => send(asked, next, controller));
   } else {
     showAnswer(asked, answer, body, took);
   }
   const partition = answer.headers.get("Partition");
   mark(asked.view.name, partition === null ? null : Number(partition));
   return null;
+}
+
+function pathOfPage(path, cursor) {
+  if (cursor === null) return path;
+  return `${path}${path.includes("?") ? "&" : "?"}cursor=${encodeURIComponent(cursor)}`;
 }

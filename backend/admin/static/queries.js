@@ -42,6 +42,11 @@ const QUERIES = {
       ["order_by", "Order by", NUMBERS], ...PAGE],
     stores: ["key-value", "global", "versioned", "window", "session"],
   },
+  sql: {
+    text: "SQL",
+    fields: [["statement", "Statement", "statement"], ["explain", "Explain", ["", "true"]]],
+    stores: ["key-value", "global", "versioned", "window", "session"],
+  },
 };
 const AS_OF = ["as_of", "As of", "time"];
 
@@ -65,6 +70,20 @@ function storeOf({ store }) {
 export function fieldsOf(view, name) {
   const { fields } = QUERIES[name];
   return name === "get" && storeOf(view) === "versioned" ? [...fields, AS_OF] : fields;
+}
+
+/** The statement to begin with. */
+export function statementOf(view) {
+  return `select * from "${view.name}" limit 20`;
+}
+
+/** The body of a query that is sent with POST; null if it has none. `cursor`: null for the first page. */
+export function bodyOf(name, values, cursor) {
+  if (name !== "sql") return null;
+  return {
+    query: values.statement, ...(values.explain ? { explain: true } : {}),
+    ...(cursor === null ? {} : { cursor }),
+  };
 }
 
 /** The key in a URL, and the parameters that say how: readable if it is safe there. */
@@ -93,6 +112,7 @@ export function replicasPath(view, key) {
 
 /** The path and the parameters of a query. `values`: by field; empty ones are left out. */
 export function pathOf(view, name, values) {
+  if (name === "sql") return "sql";
   let [path, parameters] = values.key === undefined
     ? [`views/${encodeURIComponent(view.name)}/`, []] : keyPath(view, values.key);
   path += {
@@ -108,9 +128,12 @@ export function pathOf(view, name, values) {
 }
 
 /** The query as a command of curl. `base`: the URL that paths are relative to. */
-export function curlCommand(base, path, name, hasToken) {
+export function curlCommand(base, path, name, values, hasToken) {
   const token = hasToken ? ' -H "Authorization: Bearer $QUERYABLE_TOKEN"' : "";
-  return `curl${name === "watch" ? " -N" : ""}${token} ${quoted(base + path)}`;
+  const body = bodyOf(name, values, null);
+  const sent = body === null ? ""
+    : ` -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`;
+  return `curl${name === "watch" ? " -N" : ""}${token}${sent} ${quoted(base + path)}`;
 }
 
 const METHODS = {
@@ -126,7 +149,7 @@ export function pythonScript(base, view, name, values) {
       field === "exact" ? "True" : type === "number" ? values[field]
         : type !== "time" && isBound(field) ? pythonKey(view, values[field], true)
           : JSON.stringify(values[field])}`);
-  const call = `client.${METHODS[name] ?? name}(${
+  const call = name === "sql" ? `client.sql(${JSON.stringify(values.statement)})` : `client.${METHODS[name] ?? name}(${
     [JSON.stringify(view.name), ...positional, ...named].join(", ")})`;
   const one = name === "get" || name === "count";
   return [
@@ -168,6 +191,9 @@ const COMMANDS = { "all-windows": "windows", "all-sessions": "sessions", "top-ke
 
 /** The query as a command of `queryable`. */
 export function consoleCommand(base, view, name, values) {
+  if (name === "sql") {
+    return `queryable sql ${quoted(values.statement)} --url ${quoted(base.replace(/\/$/u, ""))}`;
+  }
   const words = ["queryable", COMMANDS[name] ?? name];
   for (const [field] of fieldsOf(view, name)) {
     if (field === "key" || !values[field]) continue;

@@ -59,6 +59,16 @@ class Source:
         return None if ms is None else timedelta(milliseconds=ms)
 
     @property
+    def plan(self) -> str | None:
+        """How the entries of a query of a whole view were found, such as "index by-dest"."""
+        return self._headers.get("plan")
+
+    @property
+    def examined(self) -> int | None:
+        """The number of entries that were read for a query of a whole view."""
+        return self._number("examined")
+
+    @property
     def pipeline_lag(self) -> int | None:
         """Records in the source topics that the pipeline has not processed yet; None: unknown, or
         the view does not name its pipeline."""

@@ -48,7 +48,7 @@ class WholeViews:
             Kind(6, _range), Kind(4, self._first_page), Kind(4, self._next_page), Kind(6, _lines),
             Kind(6, _batch), Kind(3, _chunked_batch), Kind(4, _count),
             Kind(4, _filtered), Kind(3, _by_value), Kind(3, _top), Kind(3, _aggregate),
-            Kind(3, _aggregate_of_key),
+            Kind(3, _aggregate_of_key), Kind(3, _statement),
             Kind(2, _wrong_store, True),
         ]  # fmt: skip
 
@@ -201,6 +201,16 @@ def _aggregate_of_key(draw: Draw) -> Request:
     group = _group(draw.number, HISTORY, range(HISTORY))
     path = f"/views/{view}/aggregate?by=id&value=at&{span}"
     return Request("GET", path, is_document({"items": [group]}), read(view))
+
+
+def _statement(draw: Draw) -> Request:
+    view = draw.random.choice(OF_VALUES)
+    query = f"select id, key as k from {view} where key = ? limit 3"
+    expected = {"items": [{"id": draw.number, "k": f"k{draw.number}"}], "next": None}
+    return Request(
+        "POST", "/sql", is_document(expected), read(view),
+        **json_body({"query": query, "parameters": [f"k{draw.number}"]}),
+    )  # fmt: skip
 
 
 def _wrong_store(draw: Draw) -> Request:

@@ -116,6 +116,26 @@ def test_a_view_is_browsed_in_key_order_page_by_page(page: AdminPage) -> None:
     assert table(page)[0]["key"] == "k129"
 
 
+def test_a_statement_has_rows_cost_and_freshness(page: AdminPage) -> None:
+    assert ask(page, "things", "sql") == "20 items", "of the statement that is there at first"
+    assert table(page)[7]["big"] == str(BIG), "no digit is rounded"
+    statement = "select n, key as k from things where n > 100 order by key desc limit 1005"
+    assert ask(page, "things", "sql", statement=statement) == "29 items"
+    assert [row["k"] for row in table(page)[:2]] == ["k129", "k128"]
+    facts = page.text("#found .facts")
+    assert "PlanscanExamined130Lag0" in facts
+    assert ask(page, "things", "sql", explain="true") == "scan"
+    assert "compared with n > 100" in page.text("#found .detail")
+    assert "POST /sql" in page.text("#found .outcome")
+    assert '-d \'{"query":"select n' in copied(page, "curl")
+    assert ask(page, "hours", "sql", explain="") == "4 items"
+    later = "start > timestamp '2013-01-01T00:30:00Z'"
+    statement = f"select count(*) as entries from hours where {later}"
+    assert ask(page, "hours", "sql", statement=statement) == "1 item"
+    assert table(page)[0]["entries"] == "2"
+    assert ask(page, "hours", "sql", statement="select") == "sql-unsupported"
+
+
 def test_windows_sessions_and_versions_are_tables(page: AdminPage) -> None:
     assert ask(page, "hours", "windows", key="anna", limit="2") == "2 items"
     assert [row["start"] for row in table(page)] == [

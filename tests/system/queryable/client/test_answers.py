@@ -334,6 +334,11 @@ def test_aggregate(deployed: Deployed) -> None:
         ("ranked", "by=n", {"by": "n"}),
         ("ranked", "by=n&order=asc&limit=2", {"by": "n", "order": "asc", "limit": 2}),
         ("ranked", "by=n&value=x.y&order_by=max", {"by": "n", "value": "x.y", "order_by": "max"}),
+        (
+            "ranked",
+            "by=n,key&value=n,x.y&non_null=n&order_by=avg(n)",
+            {"by": ["n", "key"], "value": ["n", "x.y"], "non_null": ["n"], "order_by": "avg(n)"},
+        ),
         ("int64", "", {}),
         ("float64", "", {}),
         ("windows", f"from={NOW}&to={NOW + 2 * MINUTE}", {"from_": NOW, "to": NOW + 2 * MINUTE}),
@@ -350,6 +355,17 @@ def test_aggregate(deployed: Deployed) -> None:
             expected = expected.replace(f'"{name}"', name)
         assert json.dumps(rows) == expected
         assert result.source.served_by
+
+
+def test_statements(deployed: Deployed) -> None:
+    rows = deployed.call("sql", "select key, n, x.y from ranked where n > ? order by key", 0)
+    scanned = deployed.call("scan", "ranked", where="n > 0", select="n,x.y")
+    assert rows
+    assert rows == [{"key": key, "n": v["n"], "x.y": v["x.y"]} for key, v in scanned]
+    [count] = deployed.call("sql", "select count(*) as entries from int64")
+    assert count["entries"] == deployed.clients[0].count("int64", exact=True).count
+    with pytest.raises(BadRequest, match="A statement begins with select"):
+        list(deployed.clients[0].sql("delete from ranked"))
 
 
 def test_get_many(deployed: Deployed) -> None:

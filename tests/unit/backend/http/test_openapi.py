@@ -115,7 +115,8 @@ def test_its_paths_are_the_routes_of_the_router() -> None:
     expected = {
         (route.pattern, route.methods[0].lower())
         for route in router.routes
-        if route.pattern.startswith(("/views/", "/topics/", "/admin/")) and not route.is_page
+        if route.pattern.startswith(("/views/", "/topics/", "/admin/", "/sql"))
+        and not route.is_page
     }
     in_bodies = {f"/views/{{view}}/{kind}" for kind in ("keys", "windows", "sessions")}
     assert in_bodies == {r.pattern for r in router.routes if r.methods[1:] == ("HEAD", "POST")}

@@ -73,6 +73,7 @@ describe("the route", function()
             ["/views/orders/keys"] = "keys",
             ["/views/orders/by/dest/ATL?limit=1"] = "by",
             ["/views/orders/by/dest"] = "other",
+            ["/sql"] = "sql",
             ["/views/orders"] = "views",
             ["/views"] = "views",
             ["/views/orders/none"] = "other",

@@ -1,0 +1,1 @@
+"""SQL statements, as the queries of whole views that answer them."""
