@@ -11,7 +11,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from local.kafka.broker import Broker
+from spark.errors import JobError
 from spark.options import parse
+from spark.settings import Settings
 from spark.supervision.signals import StopSignal
 from spark.supervision.supervisor import supervise
 from tests.support.plugins.fixtures import MakeTopic
@@ -44,6 +46,19 @@ select = "buyer.name"
 join.buyer = {{ from = "{customers}", on = "customer", fields = {{ name = "string" }} }}
 """
 Line = tuple[bytes, bytes | None]
+_ATTEMPTS = 5
+
+
+def run_once(session: SparkSession, given: Settings) -> None:
+    """Runs the job until it has read everything. Spark waits for a new Python process for 10 s,
+    which is no setting, and too short on a busy machine: a restart continues."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            supervise(session, given, StopSignal())
+            return
+        except JobError as error:
+            if "Python worker to connect back" not in str(error) or attempt == _ATTEMPTS - 1:
+                raise
 
 
 def lines(seed: int) -> dict[str, list[Line]]:
@@ -119,7 +134,7 @@ def test_views_follow_all_changes(
             cut = len(topic) if run == 2 else chance.randrange(len(topic) + 1)
             writer.send(names[name], topic[:cut])
             topics[name] = topic[cut:]
-        supervise(session, given, StopSignal())
+        run_once(session, given)
 
     def table(view: str) -> dict[bytes, bytes]:
         logs = history(broker.bootstrap_servers, view, 3)
