@@ -96,6 +96,7 @@ class View:
     fields: tuple[DeclaredField, ...] = dataclasses.field(default=(), compare=False)
     indexes: tuple[DeclaredIndex, ...] = dataclasses.field(default=(), compare=False)
     scans: str = dataclasses.field(default="", compare=False)  # BOUNDED
+    meaning: str = dataclasses.field(default="", compare=False)  # of its entries, for people
     schemas: SchemaSource | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property

@@ -57,6 +57,7 @@ _NAME = re.compile(r"(?P<base>[A-Za-z0-9._-]{1,200})(@(?P<version>[1-9][0-9]{0,5
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)  # Kafka's rule
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
 _MAX_GROUP_LENGTH = 249
+_MAX_MEANING = 500  # characters
 
 
 def _format_fields() -> dict[str, Field]:
@@ -105,6 +106,7 @@ _FIELDS = {
     "partitions": Field("", None, "the number of partitions, if Spark's job creates the topic"),
     "trigger": Field("", None, 'when Spark writes results: "real-time", or a time such as "5s"'),
     "scans": Field("", ("", BOUNDED), "whether queries of the whole view need a key or a range"),
+    "description": Field("", None, "what the entries are, for people and agents"),
     "push": Field("", None, "the folder or URL of the pushes of batch jobs"),
     "retention": Field("", None, 'how long entries are kept, by their time, such as "7d"'),
     **_format_fields(),
@@ -279,6 +281,7 @@ def _parse_view(
         fields=declared,
         indexes=indexes,
         scans=values["scans"],
+        meaning=_parse_meaning(values["description"], table, reader),
     )
     if derivation is not None:
         for field, reason in contradictions(view, derivation):
@@ -291,6 +294,14 @@ def _parse_view(
         ):
             raise reader.error(table, field, reason)
     return view
+
+
+def _parse_meaning(text: str, table: tuple[str, ...], reader: _Reader) -> str:
+    if len(text) > _MAX_MEANING or not text.isprintable():
+        raise reader.error(
+            table, "description", f"it is one line of up to {_MAX_MEANING} characters"
+        )
+    return text
 
 
 def _no_indexes(view: View) -> str:

@@ -172,6 +172,7 @@ def _view(context: InstanceContext, name: str, view: View) -> dict[str, Any]:
         "hash": view.hash,
         "routed_encodings": view.routed_encodings,
         **({"scans": view.scans} if view.scans else {}),
+        **({"description": view.meaning} if view.meaning else {}),
         **quota_document(view),
         **pipeline_document(context, view.name),
     }

@@ -23,7 +23,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     ),
     "Views and deployments": (
         "description.views", "description.describe", "description.fields", "description.indexes",
-        "topology", "diff",
+        "topology", "diff", "mcp",
         "switching.view_versions", "switching.deployments", "pipeline", "instances",
         "wait_redundant",
     ),

@@ -99,6 +99,10 @@ class Connection(OptionGroup):
 
     def client(self, url: str | None = None) -> Client:
         """A client for `url`, or for the configured deployment. Raises BadUse."""
+        return Client(**self.arguments(url))
+
+    def arguments(self, url: str | None = None) -> dict[str, Any]:
+        """The arguments of such a client. Raises BadUse."""
         config = read_config()
         before = _before_command.get()
         chosen = (
@@ -112,9 +116,13 @@ class Connection(OptionGroup):
             token_file = config.get("token_file")
         ca_file = os.environ.get("QUERYABLE_CA_FILE") or config.get("ca_file")
         direct = config.get("direct", False)
-        return Client(
-            chosen, timeout=timeout, direct=direct, token_file=token_file, ca_file=ca_file
-        )
+        return {
+            "url": chosen,
+            "timeout": timeout,
+            "direct": direct,
+            "token_file": token_file,
+            "ca_file": ca_file,
+        }
 
 
 BROKER_TIMEOUT_S = 10.0

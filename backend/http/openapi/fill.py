@@ -156,6 +156,7 @@ def _values(views: Sequence[View]) -> Json:
     values = {
         "views": [view.name for view in views],
         "first_view": first.name,
+        "view_meanings": "".join(f"; {v.name}: {v.meaning}" for v in views if v.meaning),
         "topics": sorted({view.topic for view in views}),
         "first_topic": first.topic,
         "key": example,

@@ -69,6 +69,12 @@ class Source:
         return self._number("examined")
 
     @property
+    def positions(self) -> str | None:
+        """The next offset of each partition that was read, such as "0:454,1:422"; None if the query
+        did not ask for them."""
+        return self._headers.get("offsets")
+
+    @property
     def pipeline_lag(self) -> int | None:
         """Records in the source topics that the pipeline has not processed yet; None: unknown, or
         the view does not name its pipeline."""

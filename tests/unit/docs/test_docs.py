@@ -189,6 +189,7 @@ def test_code_blocks_are_examples_that_are_run(page: Path) -> None:
 ELSEWHERE = {"up", "down", "demo", "bench", "adopt", "check", "token", "pipeline", "init", "serve"}
 ELSEWHERE |= {"drain", "undrain", "rebuild"}  # they change the placement
 ELSEWHERE |= {"derive"}  # tests/unit/queryable/cli/commands/test_derive.py
+ELSEWHERE |= {"mcp"}  # tests/system/queryable/cli/test_mcp.py
 ELSEWHERE |= {"describe", "queries"}  # their output has times, rates and sizes
 # they need two deployments: tests/system/cluster/test_deployments.py
 ELSEWHERE |= {"deployments", "switch-deployment", "rollback-deployment"}
@@ -227,7 +228,8 @@ def test_the_fields_that_are_no_part_of_the_definition_are_documented() -> None:
     [sentence] = re.findall(r"\nThe fields (.*?) can\s+change\s+with a restart", text, re.S)
     changeable = {field.name for field in fields(View) if not field.compare} - {"schemas"}
     documented = set(re.findall(r"`(\w+)`", sentence))
-    assert documented == {name.replace("derivation", "derive") for name in changeable}
+    names = {"derivation": "derive", "meaning": "description"}
+    assert documented == {names.get(name, name) for name in changeable}
 
 
 def test_every_kind_of_query_has_a_page_with_examples() -> None:

@@ -284,6 +284,16 @@ def test_an_invalid_file(text: str, where: str, remedy: str) -> None:
     assert remedy in message
 
 
+def test_a_description_is_one_line_and_no_part_of_the_definition() -> None:
+    [plain] = parse_views(with_line(3, 'path = "/a"')).views
+    [described] = parse_views(with_line(3, 'path = "/a"\ndescription = "Orders, by number"')).views
+    assert (plain.meaning, described.meaning) == ("", "Orders, by number")
+    assert plain.hash == described.hash
+    for text in ("two\\nlines", "x" * 501):
+        with pytest.raises(ConfigurationError, match=r"description.*one line of up to 500"):
+            parse_views(with_line(3, f'description = "{text}"'))
+
+
 @pytest.mark.parametrize("segment", sorted(RESERVED_SEGMENTS))
 def test_a_reserved_path_is_refused(segment: str) -> None:
     for path in (f"/{segment}", f"/{segment}/x"):

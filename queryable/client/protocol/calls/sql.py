@@ -23,6 +23,7 @@ def sql(
     query: str,
     *parameters: Any,
     max_examined: int | None = None,
+    offsets: bool = False,
     stale: Stale | None = None,
     timeout: float | None = None,
 ) -> Call[Pager[Row]]:
@@ -30,10 +31,11 @@ def sql(
     `sql("select flight, delay from flights where dest = ?", "ATL")`.
 
     `parameters`: the values of `?`, in order: texts, numbers, booleans, or lists after `in`.
-    `max_examined` bounds how many entries each request reads. `timeout` is for each page.
+    `max_examined` bounds how many entries each request reads. `offsets`: `source.positions` has the
+    positions of the partitions. `timeout` is for each page.
     """
     given = {"query": query, "parameters": parameters}
-    options = {"max_examined": max_examined, "stale": stale}
+    options = {"max_examined": max_examined, "offsets": offsets or None, "stale": stale}
     body = {**given, **{name: value for name, value in options.items() if value is not None}}
     return _Pager(context, body, timeout)
     yield

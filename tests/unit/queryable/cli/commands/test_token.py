@@ -112,7 +112,7 @@ def test_every_command_that_takes_a_url_takes_a_token_file_and_none_takes_a_toke
         if "url" in names:
             with_url += 1
             assert "token_file" in names, command.callback.__name__
-    assert with_url == 30
+    assert with_url == 31
 
 
 @pytest.mark.parametrize(

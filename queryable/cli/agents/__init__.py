@@ -1,0 +1,1 @@
+"""Views as tools for agents, by the Model Context Protocol."""
