@@ -209,6 +209,18 @@ class Format:
         `message`: the type of a value, if the file may have several. Raises ValueError."""
         raise NotImplementedError
 
+    def json_fields(self, definition: str) -> Iterator[DeclaredField]:
+        """The fields that a schema from `definition` gives the JSON of values, by their names
+        there; none if the schema is not one of objects."""
+        return iter(())
+
+    def registered_fields(
+        self, text: str, references: Sequence[tuple[str, str]]
+    ) -> Iterator[DeclaredField]:
+        """As `json_fields`, for a schema as a registry has it (see `SchemaFormat`), if
+        `declares_fields`. Raises ValueError."""
+        raise NotImplementedError
+
     def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
         """The codec for a schema from `definition`."""
         assert self.codec is not None

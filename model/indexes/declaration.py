@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -25,6 +26,7 @@ MAX_FIELDS = 4
 INDEXED_KINDS = frozenset(
     {Kind.STRING, Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.BOOLEAN, Kind.TIME}
 )
+_MAX_NAMED = 50  # fields in an error
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -74,7 +76,7 @@ def _fields(
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str) or name not in by_name:
-            known = ", ".join(by_name) or "none"
+            known = ", ".join(islice(by_name, _MAX_NAMED)) or "none"
             raise TableError(
                 (index,),
                 f"{str(name)[:60]!r} is not a declared field: add it to the table of fields; "
