@@ -22,8 +22,9 @@ import orjson
 from model.derive.reading import TableError
 from model.expressions.types import Type, parse_field_type
 
-DERIVE, SCHEMA = "derive", "schema"
-"""A field that the table ``[views.NAME.derive]`` declares, or the schema of the values."""
+DERIVE, SCHEMA, REGISTRY = "derive", "schema", "registry"
+"""A field that the table ``[views.NAME.derive]`` declares, or the file with the schema of the
+values. REGISTRY: no view declares it, but the newest schema in the registry has it."""
 MAX_FIELDS = 200
 MAX_DEPTH = 16
 _MAX_NAME = 1024
@@ -32,7 +33,8 @@ _MAX_NAME = 1024
 @dataclass(frozen=True, slots=True)
 class DeclaredField:
     """``path``: the names of the members that lead to the field. ``text``: its type as written.
-    ``declared_by``: what declares it, if it is not the table: `DERIVE` or `SCHEMA`."""
+    ``declared_by``: what declares it, if it is not the table: `DERIVE`, `SCHEMA` or
+    `REGISTRY`."""
 
     path: tuple[str, ...]
     text: str

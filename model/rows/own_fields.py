@@ -35,14 +35,18 @@ def own_fields(view: View) -> tuple[DeclaredField, ...]:
         return declared(value_fields(view.derivation), DERIVE) if has_objects else ()
     if view.value_schema is None:
         return ()
-    return declared(_row_fields(view, view.value_schema), SCHEMA)
+    fields = format_of(view.value).json_fields(view.value_schema)
+    return declared(row_fields(fields, view.unwrap), SCHEMA)
 
 
-def _row_fields(view: View, definition: str) -> Iterator[formats.DeclaredField]:
-    fields = list(islice(format_of(view.value).json_fields(definition), MAX_OWN_FIELDS))
-    if view.unwrap is None or not is_envelope({path[0] for path, _ in fields}):
-        return iter(fields)
-    return ((path[1:], type_) for path, type_ in fields if path[0] == AFTER and path[1:])
+def row_fields(
+    fields: Iterator[formats.DeclaredField], unwrap: str | None
+) -> Iterator[formats.DeclaredField]:
+    """The fields of rows, from those of the schema of values. ``unwrap``: see `RowRule`."""
+    bounded = list(islice(fields, MAX_OWN_FIELDS))
+    if unwrap is None or not is_envelope({path[0] for path, _ in bounded}):
+        return iter(bounded)
+    return ((path[1:], type_) for path, type_ in bounded if path[0] == AFTER and path[1:])
 
 
 def declared(

@@ -26,6 +26,8 @@ from model.derive.evaluation.records import Record
 from model.expressions.types import Kind, parse_field_type, text_of_field_type
 from model.expressions.values import reader, unquoted
 from model.formats.protobuf.schema import from_descriptor_set
+from model.formats.registry import FORMATS
+from model.formats.schemas import CONFLUENT
 from model.problems import ConfigurationError
 from model.rows.declared_fields import DERIVE, SCHEMA
 from model.rows.json_fields import member_at
@@ -411,3 +413,11 @@ def test_a_text_of_a_derived_view_is_no_number() -> None:
 )  # fmt: skip
 def test_the_text_of_a_type(text: str) -> None:
     assert text_of_field_type(parse_field_type(text)) == text
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_say_whether_numbers_are_texts(name: str) -> None:
+    format_ = FORMATS[name]
+    if "schema" in format_.fields or format_.codec is not None:
+        definition = CONFLUENT if "schema" in format_.fields else None
+        assert format_.codec_with(definition, None).quotes_numbers == format_.quotes_numbers
