@@ -19,6 +19,7 @@ import orjson
 
 from model.derive.reading import TableError
 from model.expressions.types import Kind
+from model.indexes.encoding import ENCODING
 from model.rows.declared_fields import DeclaredField
 
 MAX_INDEXES = 8
@@ -39,13 +40,18 @@ class DeclaredIndex:
 
     @property
     def field_names(self) -> str:
-        """The names of its fields, as JSON."""
-        return orjson.dumps([field.path for field in self.fields]).decode()
+        """The names of its fields, as JSON, and the version of the encoding from 2 on. Requests
+        between instances, and cursors, name the order of rows so."""
+        names: list[object] = [field.path for field in self.fields]
+        return orjson.dumps(names if ENCODING == 1 else [*names, ENCODING]).decode()
 
     @property
     def definition(self) -> list[list[str]]:
-        """The name and type of each field. With another definition, the index is another one."""
-        return [[field.name, field.text] for field in self.fields]
+        """The name and type of each field, and the version of the encoding from 2 on: stores and
+        instances from before there was one have the first. With another definition, the index is
+        another one."""
+        fields = [[field.name, field.text] for field in self.fields]
+        return fields if ENCODING == 1 else [*fields, ["", str(ENCODING)]]
 
 
 def parse_indexes(table: Any, fields: tuple[DeclaredField, ...]) -> tuple[DeclaredIndex, ...]:
