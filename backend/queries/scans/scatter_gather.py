@@ -44,7 +44,7 @@ from backend.queries.scans.partials import (
 )
 from backend.queries.scans.partition_scan import PartitionScans, items_of
 from backend.queries.turns import in_steps, next_turn
-from backend.wire.answer import code_of
+from backend.wire.answer import MALFORMED, code_of
 from backend.wire.scan import KNOWS_UNREADABLE, NEVER, Query, Row, ScanResponse
 from backend.wire.scan_codec import (
     ENTRIES,
@@ -224,7 +224,7 @@ class ScatterGather:
             answer = await self._asker.ask(turn, "POST", SCAN_PATH, [KNOWS_UNREADABLE], body)
         except Unavailable as e:
             return ScanResponse(missing=dict.fromkeys(partitions, e.code))
-        code = "owner-unreachable"  # also if an instance of an older version refuses the request
+        code = "owner-unreachable"
         try:
             if answer.status == 200:
                 response = decode_response(answer.body)
@@ -237,6 +237,8 @@ class ScatterGather:
                 return response
             if answer.status == 503:
                 code = code_of(answer)
+            elif answer.status == 400 and code_of(answer) == MALFORMED:
+                code = "older-version"  # it does not know a field, such as a condition
         except ValueError:
             pass
         return ScanResponse(missing=dict.fromkeys(partitions, code))
