@@ -53,6 +53,15 @@ class DeclaredIndex:
         fields = [[field.name, field.text] for field in self.fields]
         return fields if ENCODING == 1 else [*fields, ["", str(ENCODING)]]
 
+    def has_keys_of(self, definition: list[list[str]]) -> bool:
+        """Whether its keys are those of an index with this definition. All fields may be null in
+        an index, whatever they are declared as."""
+        return _without_null(definition) == _without_null(self.definition)
+
+
+def _without_null(definition: list[list[str]]) -> list[tuple[str, str]]:
+    return [(name, text.replace("?", "")) for name, text in definition]
+
 
 def parse_indexes(table: Any, fields: tuple[DeclaredField, ...]) -> tuple[DeclaredIndex, ...]:
     """The indexes of a table, in its order. ``fields``: the declared fields of the view. Raises

@@ -222,7 +222,7 @@ def _opened(
     ready: list[str] = []
     for index in view.indexes:
         known = stored.get(index.name)
-        if known is not None and known["definition"] == index.definition:
+        if known is not None and index.has_keys_of(known["definition"]):
             ids[index.name] = known["id"]
         else:
             known = None

@@ -110,6 +110,11 @@ def test_orders_and_values_of_such_fields(flights: World) -> None:
     rows = flights.ask("keys?order_by=price&order=desc").json["items"]
     assert [item["key"] for item in rows] == ["c", "a", "b"]
     assert [item["key"] for item in flights.ask("by/price/-7").json["items"]] == ["b"]
+    for at in ("2021-01-01T00:00:00Z", "2021-01-01T01:00:00.000%2B01:00"):
+        assert [item["key"] for item in flights.ask(f"by/at/{at}").json["items"]] == ["b"]
+    assert flights.code("by/at/2021", 400) == "bad-parameter"
+    days = quote("date(at) like '2021-01-%'")
+    assert [item["key"] for item in flights.ask(f"keys?where={days}").json["items"]] == ["b"]
 
 
 def test_a_derived_view(tmp_path: Path) -> None:

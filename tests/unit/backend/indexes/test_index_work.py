@@ -302,6 +302,21 @@ def test_another_encoding_is_built_again_and_not_used_before(
         assert partition.keys() == partition.expected() != old
 
 
+def test_a_field_that_may_be_null_has_the_same_keys(partition: Partition) -> None:
+    """So an index stays when a schema declares its field instead of the table."""
+    partition.open(BY_BOTH)
+    partition.put_all({"a": {"dest": "ATL", "delay": 1}, "b": {"dest": None}})
+    keys = partition.keys()
+    fields = parse_declared_fields({"dest": "string", "delay": "int"})
+    [never_null] = parse_indexes({"by-both": ["delay", "dest"]}, fields)
+    opened = partition.open(never_null, fields=fields)
+    assert ready(partition) == {"by-both"}
+    assert partition.keys() == keys == partition.expected()
+    stored = opened.store.get(INDEXES_KEY)
+    assert stored is not None
+    assert json.loads(stored)["indexes"]["by-both"]["definition"] == never_null.definition
+
+
 def test_an_order_of_another_encoding_is_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in cursors, and in requests to instances of the other version."""
     assert BY_BOTH.field_names == '[["delay"],["dest"]]'

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from model.expressions.functions import FUNCTIONS
 from model.expressions.parser import MAX_CHARACTERS, parse
 from model.expressions.tree import Call, Field, fields_of, known_not_null, nodes
-from model.expressions.types import Kind, parse_field_type
+from model.expressions.types import STRING, Kind, parse_field_type
 
 NAMES = {
     name: Field(name, parse_field_type(of))
@@ -235,3 +235,10 @@ def test_any_text_is_an_expression_or_an_error_with_a_place(parts: list[str]) ->
     for each in nodes(found):
         assert not isinstance(each, Call) or each.arguments
         assert each.type.low <= each.type.high
+
+
+def test_an_error_names_a_few_of_many_fields() -> None:
+    names = {f"field{number}": Field(f"field{number}", STRING) for number in range(1000)}
+    with pytest.raises(ValueError, match=r"known: field0, .*field49 and 950 more") as e:
+        parse("other = 1", names)
+    assert len(str(e.value)) < 1000
