@@ -59,8 +59,8 @@ class DeclaredIndex:
         return _without_null(definition) == _without_null(self.definition)
 
 
-def _without_null(definition: list[list[str]]) -> list[tuple[str, str]]:
-    return [(name, text.replace("?", "")) for name, text in definition]
+def _without_null(definition: list[list[str]]) -> list[list[str]]:
+    return [[name, *(text.replace("?", "") for text in more)] for name, *more in definition]
 
 
 def parse_indexes(table: Any, fields: tuple[DeclaredField, ...]) -> tuple[DeclaredIndex, ...]:

@@ -28,7 +28,7 @@ from backend.instance.context import QueryContext
 from backend.queries.filters.condition import condition_of
 from backend.queries.filters.selection import selection_of
 from backend.queries.moved_keys import has_moved_keys, refuse_pushed, refuse_unplaced
-from backend.queries.retry import Asker, Holder, Turn
+from backend.queries.retry import OLDER_VERSION, Asker, Holder, Turn, knows_less
 from backend.queries.routing import refusal
 from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.merging import cut, distinct, first_of
@@ -44,7 +44,7 @@ from backend.queries.scans.partials import (
 )
 from backend.queries.scans.partition_scan import PartitionScans, items_of
 from backend.queries.turns import in_steps, next_turn
-from backend.wire.answer import MALFORMED, code_of
+from backend.wire.answer import code_of
 from backend.wire.scan import KNOWS_UNREADABLE, NEVER, Query, Row, ScanResponse
 from backend.wire.scan_codec import (
     ENTRIES,
@@ -237,8 +237,8 @@ class ScatterGather:
                 return response
             if answer.status == 503:
                 code = code_of(answer)
-            elif answer.status == 400 and code_of(answer) == MALFORMED:
-                code = "older-version"  # it does not know a field, such as a condition
+            elif knows_less(answer):
+                code = OLDER_VERSION
         except ValueError:
             pass
         return ScanResponse(missing=dict.fromkeys(partitions, code))
