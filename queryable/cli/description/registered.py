@@ -38,7 +38,9 @@ def newest_fields(view: View, registry: str | None) -> RegisteredFields:
     if format_ is None or view.description.get("value_schema") != CONFLUENT:
         return RegisteredFields()
     url = _registry_of_file() if registry is None else _checked(registry)
-    if url is None:
+    if not url:
+        if url is None:
+            print_stderr(f"types are from the sample alone: {OPTION} names no registry of schemas")
         return RegisteredFields()
     with server_extra("fields"):
         from model.formats.schema_registry import (
@@ -73,12 +75,14 @@ def _checked(url: str) -> str:
 
 
 def _registry_of_file() -> str | None:
-    """The registry that the views file names; None if there is no such file, or no registry."""
+    """The registry that the views file names; empty if schemas are in a folder, None if there is
+    no such file, or no table [schemas]."""
     path = Path(os.environ.get("QUERYABLE_VIEWS", "views.toml"))
     try:
         text = path.read_text()
         table = tomllib.loads(text).get("schemas")
-        return parse_schemas(table, TomlErrors(text, str(path))).get("registry")
+        schemas = parse_schemas(table, TomlErrors(text, str(path)))
+        return schemas.get("registry", "") if schemas else None
     except FileNotFoundError:
         return None
     except (OSError, ValueError, ConfigurationError) as error:

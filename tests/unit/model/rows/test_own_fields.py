@@ -29,8 +29,9 @@ from model.formats.protobuf.schema import from_descriptor_set
 from model.formats.registry import FORMATS
 from model.formats.schemas import CONFLUENT
 from model.problems import ConfigurationError
-from model.rows.declared_fields import DERIVE, SCHEMA
+from model.rows.declared_fields import DERIVE, REGISTRY, SCHEMA
 from model.rows.json_fields import member_at
+from model.rows.own_fields import declared
 from model.views import View
 from model.views_file import parse_views
 from tests.support.in_process.avro_examples import binary
@@ -413,6 +414,37 @@ def test_a_text_of_a_derived_view_is_no_number() -> None:
 )  # fmt: skip
 def test_the_text_of_a_type(text: str) -> None:
     assert text_of_field_type(parse_field_type(text)) == text
+
+
+def registered(name: str, text: str, *references: tuple[str, str]) -> dict[str, str]:
+    fields = FORMATS[name].registered_fields(text, references)
+    return {field.name: field.text for field in declared(fields, REGISTRY)}
+
+
+def test_schemas_in_a_registry_have_the_same_fields() -> None:
+    assert registered("avro", json.dumps(ORDER)) == EXPECTED
+    home = {"type": "record", "name": "H", "fields": [{"name": "home", "type": "Address"}]}
+    assert registered("avro", json.dumps(home), ("Address", json.dumps(ADDRESS))) == {
+        "home.city": "string",
+        "home.floor": "int?",
+    }
+    assert registered("avro", '"string"') == {}
+    file = order_file()
+    serialized = base64.b64encode(file.SerializeToString()).decode()
+    assert registered("protobuf", serialized) == PROTOBUF_FIELDS
+    schema = {
+        "type": "object",
+        "required": ["id", "n"],
+        "properties": {
+            "id": {"type": "string"},
+            "n": {"type": "integer", "minimum": 0, "maximum": 99},
+            "at": {"type": "string", "format": "date-time"},
+            "home": {"type": "object", "properties": {"city": {"type": "string"}}},
+        },
+    }
+    assert registered("json", json.dumps(schema)) == {
+        "id": "string", "n": "int", "at": "time?", "home.city": "string?",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -206,6 +206,28 @@ def test_without_a_schema_the_types_are_those_of_the_sample(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("file", "note"),
+    [
+        (None, "types are from the sample alone: --schema-registry names no registry of schemas\n"),
+        ("", "types are from the sample alone: --schema-registry names no registry of schemas\n"),
+        ('[schemas]\nfolder = "a"', ""),
+    ],
+)
+def test_without_a_registry(
+    file: str | None, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if file is not None:
+        Path("views.toml").write_text(file)
+    with view_with({"n": 1}, **FRAMED) as server:
+        done = run(server.url, "fields", "late")
+    assert (done.exit_code, done.stderr) == (SUCCESS, note)
+    with view_with({"n": 1}) as server:
+        done = run(server.url, "fields", "late")
+    assert (done.exit_code, done.stderr) == (SUCCESS, "")
+
+
 def test_a_url_of_a_registry_has_no_password() -> None:
     with view_with({"n": 1}, **FRAMED) as server:
         done = run(server.url, "fields", "late", "--schema-registry", "http://a:secret@b")
