@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from model.classes import is_class_path, is_view_reference
@@ -18,7 +19,7 @@ from model.derive.sources import Sources, parse_sources, source_of_key
 from model.expressions.zones import UTC, check_zone
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, format_of
-from model.indexes.declaration import DeclaredIndex, parse_indexes
+from model.indexes.declaration import parse_indexes
 from model.kafka.table import parse_kafka
 from model.keys.entry import contradicting_key_fields, parse_key_fields
 from model.kinds.calendar_windows import parse_unit
@@ -26,8 +27,9 @@ from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
 from model.quotas import Quota, parse_quota
-from model.rows.declared_fields import DeclaredField, parse_declared_fields
+from model.rows.declared_fields import parse_declared_fields
 from model.rows.entry import contradicting_rows
+from model.rows.own_fields import all_fields
 from model.rows.reader import DEBEZIUM
 from model.schemas_table import parse_schemas
 from model.times import parse_duration
@@ -191,20 +193,8 @@ def _parse_view(
         source = source_of_key(fields["derive"], e.path, sources)
         where = (*table, "derive") if source is None else ("sources", source)
         raise reader.error_at(where, e.path, str(e)) from None
-    declared: tuple[DeclaredField, ...] = ()
-    if "fields" in fields:
-        fields = dict(fields)
-        try:
-            declared = parse_declared_fields(fields.pop("fields"))
-        except TableError as e:
-            raise reader.error_at((*table, "fields"), e.path, str(e)) from None
-    indexes: tuple[DeclaredIndex, ...] = ()
-    if "indexes" in fields:
-        fields = dict(fields)
-        try:
-            indexes = parse_indexes(fields.pop("indexes"), declared)
-        except TableError as e:
-            raise reader.error_at((*table, "indexes"), e.path, str(e)) from None
+    tables = {name: fields[name] for name in ("fields", "indexes") if name in fields}
+    fields = {name: value for name, value in fields.items() if name not in tables}
     key_fields = None
     if "key_fields" in fields:
         # neither the bytes of a key nor its partition follow from its fields
@@ -278,16 +268,13 @@ def _parse_view(
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
         derivation=derivation,
-        fields=declared,
-        indexes=indexes,
         scans=values["scans"],
         meaning=_parse_meaning(values["description"], table, reader),
     )
     if derivation is not None:
         for field, reason in contradictions(view, derivation):
             raise reader.error(table, field, reason)
-    if indexes and (reason := _no_indexes(view)):
-        raise reader.error(table, "indexes", reason)
+    view = _with_tables(view, tables, table, reader)
     if key_fields is not None:
         for field, reason in contradicting_key_fields(
             values, view.key_schema, ANY_PARTITION, _BARE_KEYS
@@ -302,6 +289,24 @@ def _parse_meaning(text: str, table: tuple[str, ...], reader: _Reader) -> str:
             table, "description", f"it is one line of up to {_MAX_MEANING} characters"
         )
     return text
+
+
+def _with_tables(
+    view: View, tables: dict[str, Any], table: tuple[str, ...], reader: _Reader
+) -> View:
+    """The view with its fields, and with the indexes of some of them. `tables`: `fields` and
+    `indexes`, if it has them."""
+    name = "fields"
+    try:
+        declared = parse_declared_fields(tables[name]) if name in tables else ()
+        fields = all_fields(view, declared)
+        name = "indexes"
+        indexes = parse_indexes(tables[name], fields) if name in tables else ()
+    except TableError as e:
+        raise reader.error_at((*table, name), e.path, str(e)) from None
+    if indexes and (reason := _no_indexes(view)):
+        raise reader.error(table, "indexes", reason)
+    return replace(view, fields=fields, indexes=indexes)
 
 
 def _no_indexes(view: View) -> str:

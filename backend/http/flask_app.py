@@ -190,10 +190,12 @@ def _schemas(view: View) -> dict[str, Any]:
 
 
 def _fields(view: View) -> dict[str, Any]:
-    """The declared fields of one view, with their types as in views.toml, and its indexes."""
+    """The declared fields of one view, with their types as in views.toml, what declares those that
+    are not there, and its indexes."""
     fields = {field.name: field.text for field in view.fields}
+    declared_by = {field.name: field.declared_by for field in view.fields if field.declared_by}
     indexes = {index.name: [field.name for field in index.fields] for index in view.indexes}
-    tables = {"fields": fields, "indexes": indexes}
+    tables = {"fields": fields, "declared_by": declared_by, "indexes": indexes}
     return {name: table for name, table in tables.items() if table}
 
 

@@ -300,9 +300,13 @@ MAX_OFFSETS = 100
 """How many positions an answer names at most."""
 
 
-def plan_text(query: Query, freshness: Freshness) -> str:
+def plans_of(query: Query, freshness: Freshness) -> list[str]:
     """How the entries of a query were found. Instances may have found them in several ways."""
-    return ", ".join(sorted(freshness.plans)) or plan_of(query.low, query.high)
+    return sorted(freshness.plans) or [plan_of(query.low, query.high)]
+
+
+def plan_text(query: Query, freshness: Freshness) -> str:
+    return ", ".join(plans_of(query, freshness))
 
 
 def plan_header(query: Query, freshness: Freshness) -> Header:

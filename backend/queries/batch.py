@@ -14,7 +14,7 @@ from backend.instance.context import QueryContext
 from backend.queries.key_bodies import MAX_KEYS, record_key, text_keys
 from backend.queries.moved_keys import PartitionUnknown
 from backend.queries.point import Entry, Unresolved, ViewReads, count_refusal
-from backend.queries.retry import Asker, Holder, Rounds, Turn
+from backend.queries.retry import OLDER_VERSION, Asker, Holder, Rounds, Turn, knows_less
 from backend.queries.routing import PLAIN, NotOwner, ReadOptions
 from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.freshness import Freshness
@@ -112,15 +112,15 @@ class Batches:
         return BatchResult(batch.items, batch.answerers)
 
     async def serve(self, body: bytes, admit: Callable[[str], object]) -> BatchResult:
-        """The items for another instance's batch, with their marks. Raises ValueError, BadRequest.
-        `admit` raises a Problem if the sender may not read the view."""
+        """The items for another instance's batch, with their marks. Raises ValueError, BadRequest,
+        Unavailable. `admit` raises a Problem if the sender may not read the view."""
         asked_of, view_hash, *keys = unpack(body, 2 + MAX_KEYS)
         name, _, query = asked_of.partition(b"?")
         admit(base_of(name.decode()))
         options = _options_of(query)
         reads = self._reads.get(name.decode())
         if reads is None or reads.view.hash.encode() != view_hash:
-            raise ValueError("about a view whose definition differs here")
+            raise Unavailable("definition-differs", "The definition of the view differs here.")
         refuse_store(reads.view, KEYS)
         for key in keys:
             reads.parse_raw_key(key)
@@ -234,7 +234,8 @@ class _ClientBatch:
                     self.answerers.add(member.id, roles_said(answer.headers))
                 keyed_items = zip(keys, items, strict=True)
                 return [item if budget.take(item) else too_large(key) for key, item in keyed_items]
-            problem = Unavailable("owner-unreachable", "")
+            code = OLDER_VERSION if knows_less(answer) else "owner-unreachable"
+            problem = Unavailable(code, "")
         except ValueError:
             problem = Unavailable("owner-unreachable", "")
         except Unavailable as unavailable:

@@ -34,7 +34,7 @@ from backend.cluster.peer_client import PeerClient
 from backend.cluster.peer_failures import PeerNotAsked, PeerRefused
 from backend.instance.context import QueryContext
 from backend.telemetry.peer_counts import PeerCounts
-from backend.wire.answer import Answer, Header
+from backend.wire.answer import MALFORMED, Answer, Header, code_of
 from backend.wire.point_batch import READS
 from model.problems import RETRY_ELSEWHERE_NO, Unavailable
 from model.topology import Member
@@ -143,6 +143,17 @@ class Rounds(Generic[_H]):
 def may_change(answer: Answer) -> bool:
     """Whether waiting, or another instance, may give another answer than this one."""
     return answer.status == 503 and RETRY_ELSEWHERE_NO not in answer.headers
+
+
+OLDER_VERSION = "older-version"
+"""The problem code if an instance of an older version does not know a part of a request or of its
+answer."""
+
+
+def knows_less(answer: Answer) -> bool:
+    """Whether an instance does not know a part of the request, such as a condition: its version is
+    older."""
+    return answer.status == 400 and code_of(answer) == MALFORMED
 
 
 def _timeout(others_left: bool) -> float | None:

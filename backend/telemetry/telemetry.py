@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from backend.telemetry.history import History
@@ -13,6 +13,9 @@ from backend.telemetry.rebalances import Rebalances
 from backend.telemetry.spans import Spans
 from model.topology import Topology
 from model.views import View
+
+PLANS = ("key", "index", "range", "scan")
+"""How queries of whole views find their entries, the cheapest first."""
 
 
 @dataclass
@@ -35,13 +38,15 @@ class ScanCounts:
     """The scans of a view since the start. Only the event loop writes.
 
     `requests` and `seconds`: client requests by kind (page, stream, or the name of a query), and
-    their duration (s, including the time in which clients read). `entries`: entries read from this
-    instance's partitions, also for other instances.
+    their duration (s, including the time in which clients read). `plans`: answered client requests
+    by the costliest plan that found their entries. `entries`: entries read from this instance's
+    partitions by plan, also for other instances. Plans are those of `PLANS`.
     """
 
     requests: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    entries: int = 0
+    plans: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PLANS, 0))
+    entries: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PLANS, 0))
 
     def __post_init__(self) -> None:
         self.add_kind("page")
@@ -51,6 +56,21 @@ class ScanCounts:
         """Adds a kind, so that the metrics have a series for it from 0 on."""
         self.requests.setdefault(kind, 0)
         self.seconds.setdefault(kind, 0.0)
+
+    def note_plans(self, plans: Iterable[str]) -> None:
+        """Count an answered request. `plans`: as in the header Plan, at least one."""
+        self.plans[max(map(_kind_of, plans), key=PLANS.index)] += 1
+
+    def note_entries(self, entries: Mapping[str, int]) -> None:
+        """Count entries that were read, by plan as in the header Plan."""
+        for plan, number in entries.items():
+            self.entries[_kind_of(plan)] += number
+
+
+def _kind_of(plan: str) -> str:
+    """`index` of `index by-dest`. A plan of a newer instance counts as a scan."""
+    kind = plan.partition(" ")[0]
+    return kind if kind in PLANS else PLANS[-1]
 
 
 class Telemetry:

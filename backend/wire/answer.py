@@ -79,6 +79,11 @@ def problem_answer(problem: Problem, headers: list[Header] | None = None) -> Ans
     return answer
 
 
+MALFORMED = "bad-request"
+"""The problem code with which an instance refuses a request of another one that it does not
+understand."""
+
+
 def code_of(answer: Answer) -> str:
     """The problem code in another instance's error response, or "owner-unreachable"."""
     return code_in(answer.body) or "owner-unreachable"

@@ -29,11 +29,10 @@ from model.expressions.matching import (
     regexp_extract_function,
     regexp_like_function,
 )
-from model.expressions.signatures.signature import NUMBERS
 from model.expressions.text_functions import list_element, map_value, replace_function
 from model.expressions.tree import Call, Expression, Literal
 from model.expressions.types import INT64_MAX, INT64_MIN, AnyScalar, Kind, NumberTime, Type
-from model.expressions.values import Value, reader, unquoted
+from model.expressions.values import Value, is_of_number, reader, unquoted
 
 Row = Mapping[str, object]
 """Field ► value, as JSON has it."""
@@ -195,7 +194,7 @@ class _Source:
     def _field(self, name: str, type_: Type, level: int) -> str:
         member = self._member(name, level)
         place = self._places.get(name)
-        if place is not None and place.quotes_numbers and _is_of_number(type_):
+        if place is not None and place.quotes_numbers and is_of_number(type_):
             member = f"{self._constant(unquoted)}({member})"
         if type_.kind is Kind.JSON:
             return self._variable(level, member, True)
@@ -405,10 +404,6 @@ def _compared_json(
     if len(kinds) > 1 or None in kinds or (kinds == {bool} and compare not in (eq, ne)):
         return None
     return compare(left, right)
-
-
-def _is_of_number(type_: Type) -> bool:
-    return type_.kind in NUMBERS or isinstance(type_, NumberTime)
 
 
 def _json_kind(value: object) -> type | None:

@@ -146,6 +146,7 @@ _WORDS: Mapping[str, str] = {
     "interval": "times are compared as numbers: unix_seconds(a) + 3600",
     "exists": 'a condition has no subquery; write join.NAME = { from = "…", on = "…", … }',
 }
+_MAX_NAMED = 50  # fields in an error
 _FIELDS: Mapping[str, str] = {
     "timestamp": "the time of a record is record_timestamp; times are written as timestamp "
     "'2026-01-01T10:00:00Z'",
@@ -200,7 +201,8 @@ def unknown_field(name: str, known: Iterable[str]) -> str:
         elif any(known_name.startswith(f"{first}.") for known_name in names):
             hint = None
     hint = hint or _close(name, names)
-    return _with_hint(f"unknown field {name}; known: {', '.join(names)}", hint)
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return _with_hint(f"unknown field {name}; known: {', '.join(names[:_MAX_NAMED])}{more}", hint)
 
 
 def _close(name: str, known: Iterable[str]) -> str | None:

@@ -50,6 +50,7 @@ MAX_LEVELS = 100
 _MAX_DEPTH = 40
 
 _COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
+_COMPARING = _COMPARISONS | {"in", "between"}
 _KEYWORDS = frozenset(
     {"and", "or", "not", "is", "null", "in", "between", "like", "true", "false"}
     | {"case", "when", "then", "else", "end"}
@@ -124,6 +125,8 @@ class _Parser:
             given = [Argument(argument.type, _literal(argument)) for argument in arguments]
             return result_type(function, given)
 
+        if function in _COMPARING:
+            arguments = _with_times(arguments)
         try:
             return Call(function, *with_types(arguments, type_of))
         except ValueError as e:
@@ -361,3 +364,19 @@ class _Parser:
 
 def _literal(expression: Expression) -> str | int | bool | Decimal | None:
     return expression.value if isinstance(expression, Literal) else None
+
+
+def _with_times(arguments: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    """The arguments; if one is a time, with texts of times as times."""
+    is_time = any(argument.type.kind is Kind.TIME for argument in arguments)
+    return tuple(map(_as_time, arguments)) if is_time else arguments
+
+
+def _as_time(argument: Expression) -> Expression:
+    if not isinstance(argument, Literal) or not isinstance(argument.value, str):
+        return argument
+    try:
+        micros = parse_instant(argument.value)
+    except ValueError:
+        return argument
+    return Literal(micros, time_literal(micros))

@@ -117,6 +117,12 @@ MAP = Type(Kind.MAP)
 LISTS = frozenset({Kind.STRINGS, Kind.LONGS})
 COLLECTIONS = LISTS | {Kind.OBJECTS, Kind.MAP}
 _COLLECTION_NAMES = {"strings": Kind.STRINGS, "longs": Kind.LONGS, "map": Kind.MAP}
+_KIND_NAMES = {kind: name for name, kind in _COLLECTION_NAMES.items()} | {
+    Kind.STRING: "string",
+    Kind.DOUBLE: "double",
+    Kind.BOOLEAN: "boolean",
+    Kind.TIME: "time",
+}
 NUMBER = Type(Kind.NUMBER, optional=True)
 """A whole number of 64 bits, or a double: a number in JSON whose type is not declared."""
 JSON = Type(Kind.JSON, optional=True)
@@ -205,6 +211,17 @@ def parse_field_type(text: str) -> Type:
     if not least <= low <= high <= most:
         raise ValueError(f"{match['low']}..{match['high']} is not a range of {kind}")
     return Type(Kind.INTEGER, optional, low, high, bits=32 if kind == "int" else 64)
+
+
+def text_of_field_type(type_: Type) -> str | None:
+    """The text of a field's type, which `parse_field_type` reads, without a range; None if a field
+    of a JSON document cannot have the type. A time is a text there."""
+    is_decimal = type_.kind is Kind.DECIMAL and 1 <= type_.scale < DECIMAL_DIGITS
+    name = f"decimal({type_.scale})" if is_decimal else _KIND_NAMES.get(type_.kind)
+    if type_.kind is Kind.INTEGER:
+        is_short = _INT32[0] <= type_.low and type_.high <= _INT32[1]
+        name = "int" if is_short else "long"
+    return f"{name}?" if name is not None and type_.optional else name
 
 
 def _bounds(

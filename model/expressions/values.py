@@ -12,6 +12,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from model.expressions.signatures.signature import NUMBERS
 from model.expressions.types import (
     DECIMAL_DIGITS,
     INT64_MAX,
@@ -115,17 +116,26 @@ def decimal_of_double(number: float, scale: int) -> Decimal:
     return decimal
 
 
-def reader(type_: Type) -> Read:
-    """A function from a value in JSON to a value of the type; None if it is not one."""
+def reader(type_: Type, quotes_numbers: bool = False) -> Read:
+    """A function from a value in JSON to a value of the type; None if it is not one.
+    ``quotes_numbers``: a text of digits may be a number."""
     read = strict_reader(type_)
+    is_quoted = quotes_numbers and is_of_number(type_)
 
     def read_or_null(value: object) -> Value:
+        if is_quoted:
+            value = unquoted(value)
         try:
             return None if value is None else read(value)
         except ValueError:
             return None
 
     return read_or_null
+
+
+def is_of_number(type_: Type) -> bool:
+    """Whether the values of the type are numbers in JSON."""
+    return type_.kind in NUMBERS or isinstance(type_, NumberTime)
 
 
 def strict_reader(type_: Type) -> Read:

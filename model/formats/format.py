@@ -186,11 +186,17 @@ class Format:
     media_types: ClassVar[tuple[str, ...]] = ()
     """The media types of keys in the body of a search, apart from `application/octet-stream`."""
 
+    quotes_numbers: ClassVar[bool] = False
+    """Whether some numbers are texts of digits in JSON, as its codecs say."""
+
     declares_fields: ClassVar[bool] = False
     """Whether a schema of the format has the names and types of the fields of its values."""
 
     registry_type: ClassVar[str] = ""
     """`schemaType` in a registry; empty: no registry has schemas of this format."""
+
+    registry_form: ClassVar[str] = ""
+    """The parameter `format` with which a registry is asked for schemas; empty: none."""
 
     # With a schema: see `SchemaFormat`
 
@@ -207,6 +213,22 @@ class Format:
     def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
         """The fields in the file of a schema that derived views can use, if `declares_fields`.
         `message`: the type of a value, if the file may have several. Raises ValueError."""
+        raise NotImplementedError
+
+    def is_registry_form(self, text: str) -> bool:
+        """Whether a registry has answered with schemas in `registry_form`."""
+        return True
+
+    def json_fields(self, definition: str) -> Iterator[DeclaredField]:
+        """The fields that a schema from `definition` gives the JSON of values, by their names
+        there; none if the schema is not one of objects."""
+        return iter(())
+
+    def registered_fields(
+        self, text: str, references: Sequence[tuple[str, str]]
+    ) -> Iterator[DeclaredField]:
+        """As `json_fields`, for a schema as a registry has it (see `SchemaFormat`), if
+        `declares_fields`. Raises ValueError."""
         raise NotImplementedError
 
     def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
@@ -229,11 +251,9 @@ class SchemaFormat(Format):
     openapi = OpenApi("ByteArraySerde", {"type": "string"})
     has_own_serdes = True
     has_nulls = True
+    quotes_numbers = True
     file_suffix: ClassVar[str]
     """The suffix of a schema file: in a folder, `<id><suffix>`, and in views.toml."""
-
-    registry_form: ClassVar[str] = ""
-    """The parameter `format` with which a registry is asked for schemas; empty: none."""
 
     def definition(
         self, part: str, fields: Mapping[str, str], read: Read, has_source: bool
@@ -251,10 +271,6 @@ class SchemaFormat(Format):
             raise
         except ValueError as e:
             raise FieldError(field, f'"{name}": {e}') from None
-
-    def is_registry_form(self, text: str) -> bool:
-        """Whether a registry has answered with schemas in `registry_form`."""
-        return True
 
     @abstractmethod
     def definition_of(self, content: bytes, part: str, fields: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ document. The document is read without the schema.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import orjson
@@ -84,6 +84,11 @@ class Json(Format):
         from model.formats.json_schema.fields import declared_fields
 
         return declared_fields(content)
+
+    def registered_fields(
+        self, text: str, references: Sequence[tuple[str, str]]
+    ) -> Iterator[DeclaredField]:
+        return self.declared_fields(text.encode(), "")
 
     def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
         return self.codec if definition is None else _FRAMED

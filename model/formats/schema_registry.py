@@ -12,9 +12,9 @@ from urllib.parse import quote, urljoin
 
 import orjson
 
-from model.formats.format import SchemaFormat
+from model.formats.format import Format, SchemaFormat
 from model.formats.json_decoder import decode_json
-from model.formats.registry import FORMATS, SCHEMA_FORMATS
+from model.formats.registry import FORMATS
 from model.formats.schemas import Schema, SchemaNotFound
 from model.http.answers import Answer, AnswerTooLong, Options, RequestFailed, Send, basic
 
@@ -24,8 +24,7 @@ _MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REFERENCES = 100
 _DEFAULT_TYPE = "AVRO"  # the type of a schema if the registry sends no `schemaType`
-_BY_TYPE: dict[str, SchemaFormat] = {format_.registry_type: format_ for format_ in SCHEMA_FORMATS}
-_NAMES = {format_.registry_type: name for name, format_ in FORMATS.items() if format_.registry_type}
+_BY_TYPE = {format_.registry_type: format_ for format_ in FORMATS.values() if format_.registry_type}
 _NOT_FOUND = 40403  # the registry's error code; a bare 404 may mean a wrong URL
 _REFERENCE_NOT_FOUND = (40401, 40402)  # the subject, or its version
 _REFUSED = (401, 403)
@@ -44,9 +43,11 @@ class SchemaNotParsed(ValueError):
     records, if they are read without their schema; otherwise None."""
 
     def __init__(self, schema_type: str) -> None:
-        supported = ", ".join(_BY_TYPE)
-        super().__init__(f"schemas of type {schema_type} are not supported; supported: {supported}")
-        self.format_name = _NAMES.get(schema_type)
+        parsed = [type_ for type_, known in _BY_TYPE.items() if isinstance(known, SchemaFormat)]
+        super().__init__(
+            f"schemas of type {schema_type} are not supported; supported: {', '.join(parsed)}"
+        )
+        self.format_name = _BY_TYPE[schema_type].name if schema_type in _BY_TYPE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,14 @@ class RegisteredSchema:
     """A schema as the registry has it. `references`: name and text of the schemas that it uses, in
     dependency order."""
 
-    format: SchemaFormat
+    format: Format
     text: str
     references: tuple[tuple[str, str], ...]
 
     def parsed(self) -> Schema:
         """The parsed schema. Raises ValueError if it is not supported."""
+        if not isinstance(self.format, SchemaFormat):
+            raise SchemaNotParsed(self.format.registry_type)
         return self.format.parse_registered(self.text, self.references)
 
 
@@ -86,10 +89,30 @@ class RegistryClient:
         """The schema as the registry has it. Raises the same errors as `fetch`."""
         path = f"/schemas/ids/{schema_id}"
         document = self._get(path)
-        schema_type = document.get("schemaType") or _DEFAULT_TYPE
-        schema_format = _BY_TYPE.get(schema_type)
-        if schema_format is None:
-            raise SchemaNotParsed(str(schema_type))
+        schema_format = _format_of(document)
+        if not isinstance(schema_format, SchemaFormat):
+            raise SchemaNotParsed(schema_format.registry_type)
+        return self._complete(path, document, schema_format)
+
+    def newest(self, subject: str) -> tuple[int, RegisteredSchema]:
+        """The newest version of a subject, and its schema, which may be one that is not parsed
+        here. Raises SchemaNotFound if there is no such subject, and ValueError."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/latest"
+        try:
+            document = self._get(path)
+        except SchemaNotFound:
+            raise SchemaNotFound(f"the registry has no subject {subject}") from None
+        version = document.get("version")
+        if type(version) is not int:
+            raise self._no_registry(path)
+        # not "latest" again, which may be another one by then
+        path = f"{path.removesuffix('latest')}{version}"
+        return version, self._complete(path, document, _format_of(document))
+
+    def _complete(
+        self, path: str, document: dict[str, Any], schema_format: Format
+    ) -> RegisteredSchema:
+        """The schema in a document, which is the answer at a path, with its references."""
         query = ""
         if schema_format.registry_form:
             query = f"?format={schema_format.registry_form}"
@@ -101,8 +124,8 @@ class RegistryClient:
             # a registry that ignores the parameter returns what the producer has registered
             if not schema_format.is_registry_form(schema_text):
                 raise SchemaSourceUnavailable(
-                    f"{self.name} does not support {query[1:]} of {schema_type} schemas: put files "
-                    "of the schemas into a folder (docs/reference/formats.md)"
+                    f"{self.name} does not support {query[1:]} of {schema_format.registry_type} "
+                    "schemas: put files of the schemas into a folder (docs/reference/formats.md)"
                 )
         return RegisteredSchema(schema_format, str(document["schema"]), tuple(references.values()))
 
@@ -186,3 +209,11 @@ class RegistryClient:
             raise ValueError(f"the registry rejects the schema: {message[:500]}")
         advice = f": {self._when_refused}" if answer.status in _REFUSED else ""
         raise SchemaSourceUnavailable(f"{self.name}{path} answers {answer.status}{advice}")
+
+
+def _format_of(document: dict[str, Any]) -> Format:
+    """The format of the records of a schema. Raises SchemaNotParsed if it is unknown."""
+    schema_type = document.get("schemaType") or _DEFAULT_TYPE
+    if schema_type not in _BY_TYPE:
+        raise SchemaNotParsed(str(schema_type))
+    return _BY_TYPE[schema_type]

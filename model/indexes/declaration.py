@@ -12,12 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import orjson
 
 from model.derive.reading import TableError
 from model.expressions.types import Kind
+from model.indexes.encoding import ENCODING
 from model.rows.declared_fields import DeclaredField
 
 MAX_INDEXES = 8
@@ -25,6 +27,7 @@ MAX_FIELDS = 4
 INDEXED_KINDS = frozenset(
     {Kind.STRING, Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.BOOLEAN, Kind.TIME}
 )
+_MAX_NAMED = 50  # fields in an error
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -37,13 +40,27 @@ class DeclaredIndex:
 
     @property
     def field_names(self) -> str:
-        """The names of its fields, as JSON."""
-        return orjson.dumps([field.path for field in self.fields]).decode()
+        """The names of its fields, as JSON, and the version of the encoding from 2 on. Requests
+        between instances, and cursors, name the order of rows so."""
+        names: list[object] = [field.path for field in self.fields]
+        return orjson.dumps(names if ENCODING == 1 else [*names, ENCODING]).decode()
 
     @property
     def definition(self) -> list[list[str]]:
-        """The name and type of each field. With another definition, the index is another one."""
-        return [[field.name, field.text] for field in self.fields]
+        """The name and type of each field, and the version of the encoding from 2 on: stores and
+        instances from before there was one have the first. With another definition, the index is
+        another one."""
+        fields = [[field.name, field.text] for field in self.fields]
+        return fields if ENCODING == 1 else [*fields, ["", str(ENCODING)]]
+
+    def has_keys_of(self, definition: list[list[str]]) -> bool:
+        """Whether its keys are those of an index with this definition. All fields may be null in
+        an index, whatever they are declared as."""
+        return _without_null(definition) == _without_null(self.definition)
+
+
+def _without_null(definition: list[list[str]]) -> list[list[str]]:
+    return [[name, *(text.replace("?", "") for text in more)] for name, *more in definition]
 
 
 def parse_indexes(table: Any, fields: tuple[DeclaredField, ...]) -> tuple[DeclaredIndex, ...]:
@@ -74,7 +91,7 @@ def _fields(
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str) or name not in by_name:
-            known = ", ".join(by_name) or "none"
+            known = ", ".join(islice(by_name, _MAX_NAMED)) or "none"
             raise TableError(
                 (index,),
                 f"{str(name)[:60]!r} is not a declared field: add it to the table of fields; "

@@ -33,6 +33,9 @@ from model.expressions.values import Value
 from model.kinds.layout import after
 from model.records import ENTRY, INDEX
 
+ENCODING = 1
+"""The version of the bytes of index keys. If you change them, increase it: stores then build their
+indexes again, also after a downgrade, and instances of both versions give no rows in one order."""
 NULL, VALUE, UNREADABLE = b"\x00", b"\x01", b"\x02"
 MAX_STRING = 1024
 """The bytes of a string that an index has."""

@@ -16,6 +16,7 @@ refused. The previous row has the value, but compaction removes its record: repl
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 
 import orjson
 
@@ -24,7 +25,7 @@ from model.rows import connect
 from model.rows.json_members import members
 from model.rows.row import NO_ROW, Row
 
-DELETED = "__deleted"
+DELETED, AFTER = "__deleted", "after"
 _PLACEHOLDER = b"__debezium_unavailable_value"
 _PLACEHOLDERS = (
     b'"%b"' % _PLACEHOLDER,
@@ -35,7 +36,7 @@ _PLACEHOLDERS = (
 _NUMBERS_PLACEHOLDER = re.compile(
     rb"\[\s*" + rb"\s*,\s*".join(rb'"?%d(?:\.0)?"?' % byte for byte in _PLACEHOLDER)
 )
-_ENVELOPES = ({"op", "after"}, {"op", "source", "ts_ms"})
+_ENVELOPES = ({"op", AFTER}, {"op", "source", "ts_ms"})
 """The members of an envelope. Protobuf's JSON leaves out those that are not set."""
 _ROW_SCHEMA = b'.Value"'
 """The end of the name of a row's schema."""
@@ -53,7 +54,7 @@ def read_change(document: bytes) -> Row:
     if not event.startswith(b"{"):
         raise ValueError("not an event of Debezium: it is not a JSON object")
     parts = members(event)
-    if is_envelope(parts):
+    if is_envelope(parts.keys()):
         return _row_of_envelope(parts)
     if _is_marker(parts):
         return NO_ROW
@@ -62,9 +63,9 @@ def read_change(document: bytes) -> Row:
     return _complete(event)
 
 
-def is_envelope(parts: dict[str, bytes]) -> bool:
-    """Whether these are the members of an event that was not flattened."""
-    return any(names <= parts.keys() for names in _ENVELOPES)
+def is_envelope(names: Set[str]) -> bool:
+    """Whether an event with members of these names was not flattened."""
+    return any(required <= names for required in _ENVELOPES)
 
 
 def has_row_schema(document: bytes) -> bool:
@@ -98,7 +99,7 @@ def _row_of_envelope(parts: dict[str, bytes]) -> Row:
         )
     if op not in _ROWS:
         raise ValueError(f'op "{op[:20]}": not an operation of Debezium')
-    after = parts.get("after", b"null")
+    after = parts.get(AFTER, b"null")
     if after.startswith(b'"'):
         after = _mongodb_document(after)
     if not after.startswith(b"{"):

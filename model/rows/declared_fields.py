@@ -5,11 +5,13 @@
     delay = "int?"
     "crew.captain" = "string?"
 
-The table is not part of a view's hash: stores and reads by key do not depend on it.
+The table is not part of a view's hash: stores and reads by key do not depend on it. What a view
+declares without it is in `model.rows.own_fields`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +22,9 @@ import orjson
 from model.derive.reading import TableError
 from model.expressions.types import Type, parse_field_type
 
+DERIVE, SCHEMA, REGISTRY = "derive", "schema", "registry"
+"""A field that the table ``[views.NAME.derive]`` declares, or the file with the schema of the
+values. REGISTRY: no view declares it, but the newest schema in the registry has it."""
 MAX_FIELDS = 200
 MAX_DEPTH = 16
 _MAX_NAME = 1024
@@ -27,11 +32,14 @@ _MAX_NAME = 1024
 
 @dataclass(frozen=True, slots=True)
 class DeclaredField:
-    """``path``: the names of the members that lead to the field. ``text``: its type as written."""
+    """``path``: the names of the members that lead to the field. ``text``: its type as written.
+    ``declared_by``: what declares it, if it is not the table: `DERIVE`, `SCHEMA` or
+    `REGISTRY`."""
 
     path: tuple[str, ...]
     text: str
     type: Type
+    declared_by: str = dataclasses.field(default="", compare=False)
 
     @property
     def name(self) -> str:
@@ -58,7 +66,7 @@ def _fields(
 ) -> Iterator[DeclaredField]:
     for name, value in table.items():
         inner, where = (*path, *name.split(".")), (*keys, name)
-        if len(inner) > MAX_DEPTH or not all(inner) or len(name) > _MAX_NAME:
+        if not is_declarable(inner) or len(name) > _MAX_NAME:
             raise TableError(
                 where, f"is not a name, or names with dots, of up to {MAX_DEPTH} levels"
             )
@@ -71,6 +79,14 @@ def _fields(
             yield DeclaredField(inner, value, parse_field_type(value))
         except ValueError as e:
             raise TableError(where, str(e)) from None
+
+
+def is_declarable(path: tuple[str, ...]) -> bool:
+    """Whether a field with this path can be declared. A name with a dot is that of a deeper
+    field."""
+    return len(path) <= MAX_DEPTH and all(
+        0 < len(name) <= _MAX_NAME and "." not in name for name in path
+    )
 
 
 def hash_of_fields(fields: Iterable[DeclaredField]) -> str:

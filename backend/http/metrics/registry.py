@@ -27,6 +27,7 @@ class _Instance(Collector):
         yield from requests.scans(context.telemetry)
         yield from requests.peers(context.telemetry)
         yield from stores.store_partitions(context)
+        yield from stores.indexes(context)
         yield from stores.rocksdb(*context.rocksdb())
         yield from stores.disk(context)
         yield from deployment.pipelines(context)

@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 from backend.http.metrics.families import by_label, counter, single
 from backend.telemetry.buckets import BOUNDS
 from backend.telemetry.latencies import Latencies
-from backend.telemetry.telemetry import Telemetry
+from backend.telemetry.telemetry import PLANS, Telemetry
 
 DURATION = "queryable_request_duration_seconds"
 DURATION_TEXT = "Duration of requests, until a streamed answer begins."
@@ -40,13 +40,20 @@ def scans(telemetry: Telemetry) -> Iterator[Metric]:
     seconds = counter(
         "scan_seconds", "Duration of these queries, from start to end.", ["view", "kind"]
     )
-    entries = counter("scan_entries", "Entries read here for queries of all instances.", ["view"])
+    plans = counter(
+        "scan_plans", "Answered queries, by the costliest plan that was used.", ["view", "plan"]
+    )
+    entries = counter(
+        "scan_entries", "Entries read here for queries of all instances.", ["view", "plan"]
+    )
     for view, counts in telemetry.scans.items():
         for kind, number in counts.requests.items():
             asked.add_metric([view, kind], number)
             seconds.add_metric([view, kind], counts.seconds[kind])
-        entries.add_metric([view], counts.entries)
-    yield from (asked, seconds, entries)
+        for plan in PLANS:
+            plans.add_metric([view, plan], counts.plans[plan])
+            entries.add_metric([view, plan], counts.entries[plan])
+    yield from (asked, seconds, plans, entries)
 
 
 def peers(telemetry: Telemetry) -> Iterator[Metric]:

@@ -35,6 +35,15 @@ _COUNTERS = {
     "unreadable_keys": "Records whose key is not in the view's format.",
     "mis_partitioned_records": "Records in a partition other than their key's.",
 }
+_INDEX_GAUGES = {
+    "index_unbuilt_entries": "Entries that a build has not added to the indexes yet, estimated.",
+    "index_unswept_keys": "Index keys written since the last sweep began.",
+}
+_INDEX_COUNTERS = {
+    "index_stale_keys": "Stale index keys that look-ups have met since the store was opened.",
+    "index_swept_keys": "Stale index keys that sweeps have deleted since the store was opened.",
+    "index_sweeps": "Sweeps of all index keys that have ended since the store was opened.",
+}
 # ticker of RocksDB -> metric, its text, and the divisor to its unit
 _TICKERS = {
     "block.cache.hit": ("rocksdb_block_cache_hits", "Blocks found in the block cache.", 1),
@@ -90,6 +99,30 @@ def store_partitions(context: InstanceContext) -> Iterator[Metric]:
         counter("rebuilds", "Store partitions that were rebuilt from scratch."),
         context.ingest_loop.rebuilds,
     )
+
+
+def indexes(context: InstanceContext) -> Iterator[Metric]:
+    """Metrics of the indexes of each open store partition. They are built and swept together."""
+    gauges = {name: gauge(name, text, _LABELS) for name, text in _INDEX_GAUGES.items()}
+    counters = {name: counter(name, text, _LABELS) for name, text in _INDEX_COUNTERS.items()}
+    building = gauge(
+        "index_building", "1 while the index is built: queries do not use it.", (*_LABELS, "index")
+    )
+    for opened in context.store_partitions.all():
+        built = opened.indexes
+        if built is None:
+            continue
+        at = [opened.view.name, str(opened.partition)]
+        ready = built.ready
+        for name in built.ids:
+            building.add_metric([*at, name], float(name not in ready))
+        left = opened.entries() - built.built_entries if built.is_building else 0
+        gauges["index_unbuilt_entries"].add_metric(at, max(left, 0))
+        gauges["index_unswept_keys"].add_metric(at, built.puts)
+        counters["index_stale_keys"].add_metric(at, built.stale_met)
+        counters["index_swept_keys"].add_metric(at, built.swept)
+        counters["index_sweeps"].add_metric(at, built.sweeps)
+    yield from (building, *gauges.values(), *counters.values())
 
 
 def _staleness(opened: StorePartition, now: float) -> float | None:

@@ -14,7 +14,7 @@ from backend.queries.batch import Batches
 from backend.queries.scans.partition_scan import MalformedArguments, PartitionScans
 from backend.queries.stores import refuse_custom
 from backend.queries.turns import next_turn
-from backend.wire.answer import JSON, Answer, Header
+from backend.wire.answer import JSON, MALFORMED, Answer, Header
 from backend.wire.scan import KNOWS_UNREADABLE
 from backend.wire.scan_codec import decode_request, encode_response, pack
 from model.problems import BadRequest, Unavailable
@@ -90,4 +90,4 @@ class InternalRoutes:
 
 
 def _malformed(error: ValueError) -> BadRequest:
-    return BadRequest("bad-request", f"The body is {error}.")
+    return BadRequest(MALFORMED, f"The body is {error}.")

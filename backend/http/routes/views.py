@@ -23,6 +23,7 @@ from backend.http.responses import (
     pipeline_headers,
     plan_header,
     plan_text,
+    plans_of,
     state_headers,
 )
 from backend.http.route_table import Handler
@@ -81,6 +82,7 @@ class ViewRoutes:
             if page.explain:
                 return await self._explained(view, page.query, page.partition)
             result = await read_page(self._scatter_gather, view, page)
+        self._note_plans(view, page.query, result.freshness)
         next_ = b"null" if result.next is None else b'"%b"' % result.next.encode()
         body = b'{"items":[%b],"next":%b}' % (b",".join(result.items), next_)
         headers = self._headers(view, result.freshness)
@@ -129,7 +131,11 @@ class ViewRoutes:
         freshness = Freshness()
         view, page = self._parse(request, resource, stream=True)
         steps = stream_page(self._scatter_gather, view, page, freshness)
-        await self._send_lines(request, steps, freshness, page.query)
+        try:
+            await self._send_lines(request, steps, freshness, page.query)
+        finally:
+            if request.was_started:
+                self._note_plans(view, page.query, freshness)
 
     async def _send_lines(
         self,
@@ -169,6 +175,7 @@ class ViewRoutes:
                 if wants(parameters, "explain"):
                     return await self._explained(view, asked)
                 result = await query.answer(self._scatter_gather, view, parameters, asked)
+            self._note_plans(view, asked, result.freshness)
             headers = self._headers(view, result.freshness)
             headers += examined_headers(asked, result.freshness, wants(parameters, "offsets"))
             return Answer(200, headers, result.body)
@@ -196,6 +203,10 @@ class ViewRoutes:
         finally:
             scans.requests[kind] += 1
             scans.seconds[kind] += time.monotonic() - began
+
+    def _note_plans(self, view: View, query: Query, freshness: Freshness) -> None:
+        """Counts an answer by how its entries were found."""
+        self._context.telemetry.scans[view.name].note_plans(plans_of(query, freshness))
 
     def _headers(
         self, view: View, freshness: Freshness, content_type: bytes = JSON[1]

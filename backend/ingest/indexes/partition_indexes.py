@@ -57,9 +57,11 @@ class PartitionIndexes:
 
     `ready`: the ids of the indexes that have all entries, by name; replaced, never modified.
     `reached`: the stored key up to which entries are in the indexes that are built (None: none
-    yet). `puts`: the keys that were written since the last sweep began, without those of a build.
-    `sweep_from`: the key at which the sweep goes on (None: there is no sweep). `sweep_is_due`:
-    whether a query has met an entry whose keys must be written again.
+    yet). `built_entries`: their number. `puts`: the keys that were written since the last sweep
+    began, without those of a build. `sweep_from`: the key at which the sweep goes on (None: there
+    is no sweep). `sweep_is_due`: whether a query has met an entry whose keys must be written again.
+    `sweeps`, `swept`, `stale_met`: sweeps that have ended, the stale keys that they have deleted,
+    and those that look-ups have met, since the store was opened.
     """
 
     def __init__(
@@ -69,15 +71,18 @@ class PartitionIndexes:
         ready: Iterable[str],
         next_id: int,
         reached: bytes | None,
+        built_entries: int = 0,
     ) -> None:
         self.view = view
         self.ids = dict(ids)
         self.ready = {name: ids[name] for name in ready}
         self.reached = reached
+        self.built_entries = built_entries
         self.sweep_from: bytes | None = None
         self.sweep_is_due = False
         self.puts = 0
         self.valid = self.stale = 0  # entries that look-ups have read since the last sweep
+        self.sweeps = self.swept = self.stale_met = 0
         self.fields = IndexedFields(view, view.indexes)
         self._next_id = next_id
         self._heads = [(index.name, key_head(ids[index.name])) for index in view.indexes]
@@ -96,6 +101,7 @@ class PartitionIndexes:
         it; a count that is lost does no harm."""
         self.valid += valid
         self.stale += stale
+        self.stale_met += stale
 
     def begin_sweep(self) -> None:
         self.sweep_from = ALL_KEYS[0]
@@ -133,9 +139,11 @@ class PartitionIndexes:
         ]
         self.puts += self.add(indexed.batch, pairs)
 
-    def built(self, batch: Batch, reached: bytes | None) -> None:
-        """Note in a batch how far the build has come; None: to the end."""
+    def built(self, batch: Batch, reached: bytes | None, entries: int) -> None:
+        """Note in a batch how far the build has come; None: to the end. `entries`: the number of
+        those that were added."""
         self.reached = reached
+        self.built_entries = 0 if reached is None else self.built_entries + entries
         if reached is None:
             self.puts_document(batch, self.ids)
         else:
@@ -151,6 +159,7 @@ class PartitionIndexes:
         document = {
             "next": self._next_id,
             "reached": None if self.reached is None else self.reached.hex(),
+            "built": self.built_entries,
             "indexes": {
                 index.name: {
                     "id": self.ids[index.name],
@@ -213,7 +222,7 @@ def _opened(
     ready: list[str] = []
     for index in view.indexes:
         known = stored.get(index.name)
-        if known is not None and known["definition"] == index.definition:
+        if known is not None and index.has_keys_of(known["definition"]):
             ids[index.name] = known["id"]
         else:
             known = None
@@ -229,4 +238,6 @@ def _opened(
     if not is_current or unready != was_unready:
         reached = None
     come_to = None if reached is None else bytes.fromhex(reached)
-    return PartitionIndexes(view, ids, ready, next_id, come_to)
+    # an older version does not write the number
+    built = 0 if document is None or come_to is None else document.get("built", 0)
+    return PartitionIndexes(view, ids, ready, next_id, come_to, built)

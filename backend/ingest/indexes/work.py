@@ -55,11 +55,11 @@ class IndexWork:
             entries = [pair for pair in piece if not is_tombstone(pair[1])]
             indexes.add(batch, entries, only_missing=True)
             if piece:
-                indexes.built(batch, piece[-1][0])
+                indexes.built(batch, piece[-1][0], len(piece))
             self._write(store_partition, batch)
         if not pairs:
             batch = store.new_batch()
-            indexes.built(batch, None)
+            indexes.built(batch, None, 0)
             self._write(store_partition, batch)
             indexes.use_built()
 
@@ -76,7 +76,9 @@ class IndexWork:
                 batch.delete(key)
             indexes.add(batch, settled)
             self._write(store_partition, batch)
+            indexes.swept += len(stale)
         indexes.sweep_from = keys[-1][0] + b"\0" if keys else None
+        indexes.sweeps += not keys
 
     def _write(self, store_partition: StorePartition, batch: object) -> None:
         self._writer.write(store_partition, batch, store_partition.progress.position)

@@ -11,8 +11,8 @@ _WHY = {
     "other-fields": "is held by an instance whose views.toml declares other fields of the view",
     "nobody": "is held by no instance now",
     "not-active": "is no longer active on the instance that was asked",
-    "older-version": "has unreadable entries. The instance that asks has an older version, which "
-    "does not know them",
+    "older-version": "is held by an instance of another version, and the older one does not know a "
+    "part of the request or of its answer. This is so during a rolling upgrade, and ends with it",
     "owner-unreachable": "is held by an instance that does not answer",
     "overloaded": "is held by an instance that runs too many scans",
     "store-damaged": "cannot be read",

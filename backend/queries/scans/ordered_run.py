@@ -82,10 +82,11 @@ class OrderedRun(PartitionRun):
     def _read(self, count: int) -> list[Pair]:
         keys = list(islice(self._index_keys, count))
         self.ended = len(keys) < count
-        named = []
+        named, within = [], 0
         for index_key, size in keys:
             stored_key = stored_key_of(index_key, size)
             if self._low <= stored_key < self._high:
+                within += 1
                 entry = self._get(stored_key)
                 if entry is not None and not is_tombstone(entry):
                     named.append((index_key, size, stored_key, entry))
@@ -93,6 +94,7 @@ class OrderedRun(PartitionRun):
         if keys:
             self.reached = place_of_key(keys[-1][0])
         if not named:
+            self._note(0, within)
             return []
         [fields] = self._fields.read([(key, entry) for _, _, key, entry in named])
         for (index_key, size, stored_key, _), own in zip(named, fields, strict=True):
@@ -103,6 +105,7 @@ class OrderedRun(PartitionRun):
             for (index_key, size, stored_key, _), own in zip(named, fields, strict=True)
             if fields_of_key(index_key, size) == own
         }
+        self._note(len(places), within - len(places))
         pairs = self._kept([(key, entry) for _, _, key, entry in named if key in places])
         if self._condition is not None:
             pairs = self._condition.kept(pairs)
@@ -112,6 +115,10 @@ class OrderedRun(PartitionRun):
             self._stored_keys[place] = stored_key
             placed.append((place, entry))
         return placed
+
+    def _note(self, valid: int, stale: int) -> None:
+        if (indexes := self.store_partition.indexes) is not None:
+            indexes.note_look_up(valid, stale)
 
     def _check_key(self, fields: bytes, stored_key: bytes) -> None:
         """Raise PartitionLost if an entry that can be read now is not at its place, because its

@@ -203,7 +203,7 @@ class PartitionScans:
                 await self._reduce(response, reducer, only_run, budget, condition)
         finally:
             response.examined = budget.examined
-            self._context.telemetry.scans[view.name].entries += budget.examined
+            self._context.telemetry.scans[view.name].note_entries(budget.by_plan)
 
     async def _estimate(
         self,

@@ -24,7 +24,8 @@ _FEW_BYTES = 4096  # of an entry: a chunk of fewer than _FIRST_CHUNK would not e
 class ScanBudget:
     """Counts what a request has read.
 
-    `chunk`: how many entries to read next. `examined`: the entries read so far.
+    `chunk`: how many entries to read next. `examined`: the entries read so far. `by_plan`: the
+    same, by plan.
     """
 
     def __init__(self, max_examined: int | None = None) -> None:
@@ -32,6 +33,7 @@ class ScanBudget:
         self._max_entries = min(MAX_ENTRIES, max_examined or MAX_ENTRIES)
         self.chunk = _FIRST_CHUNK
         self.examined = 0
+        self.by_plan: dict[str, int] = {}
         self._bytes = 0
         self._deadline = time.monotonic() + MAX_SECONDS
         self.begin_step()
@@ -55,6 +57,7 @@ class ScanBudget:
     def count_chunk(self, run: PartitionRun) -> bool:
         """Count the last chunk of `run`. True if the event loop should serve other requests now."""
         self.examined += run.got
+        self.by_plan[run.plan] = self.by_plan.get(run.plan, 0) + run.got
         self._bytes += run.got_bytes
         self._since_yield += run.got
         self._bytes_since_yield += run.got_bytes

@@ -28,7 +28,7 @@ from backend.instance.context import QueryContext
 from backend.queries.filters.condition import condition_of
 from backend.queries.filters.selection import selection_of
 from backend.queries.moved_keys import has_moved_keys, refuse_pushed, refuse_unplaced
-from backend.queries.retry import Asker, Holder, Turn
+from backend.queries.retry import OLDER_VERSION, Asker, Holder, Turn, knows_less
 from backend.queries.routing import refusal
 from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.merging import cut, distinct, first_of
@@ -224,7 +224,7 @@ class ScatterGather:
             answer = await self._asker.ask(turn, "POST", SCAN_PATH, [KNOWS_UNREADABLE], body)
         except Unavailable as e:
             return ScanResponse(missing=dict.fromkeys(partitions, e.code))
-        code = "owner-unreachable"  # also if an instance of an older version refuses the request
+        code = "owner-unreachable"
         try:
             if answer.status == 200:
                 response = decode_response(answer.body)
@@ -237,6 +237,8 @@ class ScatterGather:
                 return response
             if answer.status == 503:
                 code = code_of(answer)
+            elif knows_less(answer):
+                code = OLDER_VERSION
         except ValueError:
             pass
         return ScanResponse(missing=dict.fromkeys(partitions, code))

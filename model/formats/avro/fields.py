@@ -1,15 +1,18 @@
-"""The fields of an Avro record that a derived view can use."""
+"""The fields of an Avro record: those that a derived view can use, and those of its JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from model.expressions.types import (
     BOOLEAN,
     DECIMAL_DIGITS,
     DOUBLE,
+    LONGS,
+    MAP,
     STRING,
+    STRINGS,
     TIME,
     Kind,
     Type,
@@ -30,32 +33,63 @@ _PRIMITIVES: Mapping[str, Type] = {
 }
 _WHOLE_DIGITS = 18  # of a decimal without digits after the point, which fits in a long
 _TIMES = ("timestamp-millis", "timestamp-micros")
+_RECORDS = ("record", "error")
+_TEXTS = frozenset(
+    {"date", "time-millis", "time-micros", "local-timestamp-millis", "local-timestamp-micros"}
+)
+"""The logical types of numbers that are texts in JSON, and no times with a zone."""
+
+TypeOf = Callable[[Any, Named], Type | None]
 
 
 def declared_fields(content: bytes) -> Iterator[DeclaredField]:
     """Raises ValueError if it is not the schema of a record. Left out are lists, maps, bytes, dates
     and unions of several types, and decimals that would not be exact."""
-    AvroSchema(content)  # refuses what could be nested without limit
-    named, root = parse_all(content, ())
+    named, root = _parsed(content, ())
     node = named.get(root) if isinstance(root, str) else None
     if node is None or node["type"] != "record":
         raise ValueError("it is not the schema of a record")
-    yield from _fields(node, named, (), False)
+    yield from _fields(node, named, _type_of)
+
+
+def json_fields(content: str | bytes, references: Sequence[str] = ()) -> Iterator[DeclaredField]:
+    """The fields of the JSON of values; none unless they are records, or null. ``references``: see
+    `AvroSchema`. Left out are lists and maps of other values than texts and numbers, unions of
+    several types, records within themselves, and what would not be exact. Raises ValueError."""
+    named, root = _parsed(content, references)
+    node, _ = _without_null(root)
+    record = named.get(node) if isinstance(node, str) else None
+    if record is not None and record["type"] in _RECORDS:
+        yield from _fields(record, named, _type_in_json, repeats=False)
+
+
+def _parsed(content: str | bytes, references: Sequence[str]) -> tuple[Named, Any]:
+    AvroSchema(content, references)  # refuses what could be nested without limit
+    return parse_all(content, references)
 
 
 def _fields(
-    record: Mapping[str, Any], named: Named, prefix: tuple[str, ...], is_optional: bool
+    record: Mapping[str, Any],
+    named: Named,
+    type_of: TypeOf,
+    prefix: tuple[str, ...] = (),
+    is_optional: bool = False,
+    repeats: bool = True,
+    within: tuple[str, ...] = (),
 ) -> Iterator[DeclaredField]:
-    if len(prefix) >= MAX_FIELD_LEVELS:
+    """``repeats``: whether the fields of a record within itself are its fields, too. ``within``:
+    the names of the records that contain this one."""
+    if len(prefix) >= MAX_FIELD_LEVELS or (not repeats and record["name"] in within):
         return
+    within = (*within, record["name"])
     for attribute in record["fields"]:
         path = (*prefix, attribute["name"])
         node, may_be_null = _without_null(attribute["type"])
         node = named.get(node, node) if isinstance(node, str) else node
         may_be_null = may_be_null or is_optional
-        if isinstance(node, dict) and node["type"] in ("record", "error"):
-            yield from _fields(node, named, path, may_be_null)
-        elif (type_ := _type_of(node)) is not None:
+        if isinstance(node, dict) and node["type"] in _RECORDS:
+            yield from _fields(node, named, type_of, path, may_be_null, repeats, within)
+        elif (type_ := type_of(node, named)) is not None:
             yield path, type_.or_null(may_be_null)
 
 
@@ -67,7 +101,7 @@ def _without_null(node: Any) -> tuple[Any, bool]:
     return node, False
 
 
-def _type_of(node: Any) -> Type | None:
+def _type_of(node: Any, named: Named) -> Type | None:
     if isinstance(node, str):
         return _PRIMITIVES.get(node)
     if not isinstance(node, dict):
@@ -86,3 +120,35 @@ def _decimal(precision: int, scale: int) -> Type | None:
     if scale == 0:
         return _LONG if precision <= _WHOLE_DIGITS else None
     return Type(Kind.DECIMAL, scale=scale) if precision <= DECIMAL_DIGITS > scale else None
+
+
+def _type_in_json(node: Any, named: Named) -> Type | None:
+    """The type of a value in the JSON that `texts` and `AvroSchema` make of it."""
+    if isinstance(node, str):
+        return STRING if node == "bytes" else _PRIMITIVES.get(node)
+    if not isinstance(node, dict):
+        return None
+    kind, logical = node["type"], node.get("logicalType")
+    if kind == "array":
+        return _list_in_json(node["items"], named)
+    if kind == "map":
+        return MAP if _is_scalar(node["values"], named) else None
+    is_text = kind in ("bytes", "fixed") and logical != "decimal"
+    return STRING if is_text or logical in _TEXTS else _type_of(node, named)
+
+
+def _list_in_json(items: Any, named: Named) -> Type | None:
+    node = named.get(items, items) if isinstance(items, str) else items
+    if node in ("int", "long"):
+        return LONGS
+    # the numbers of decimals are texts there
+    is_text = node == "string" or (isinstance(node, dict) and node["type"] in ("string", "enum"))
+    return STRINGS if is_text else None
+
+
+def _is_scalar(node: Any, named: Named) -> bool:
+    """Whether a value is null, or a text, number or boolean in JSON."""
+    if isinstance(node, list):
+        return all(_is_scalar(branch, named) for branch in node)
+    node = named.get(node, node) if isinstance(node, str) else node
+    return isinstance(node, str) or node["type"] not in (*_RECORDS, "array", "map")

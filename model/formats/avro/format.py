@@ -36,6 +36,20 @@ class Avro(SchemaFormat):
 
         return declared_fields(content)
 
+    def json_fields(self, definition: str) -> Iterator[DeclaredField]:
+        if definition == CONFLUENT:
+            return iter(())
+        from model.formats.avro.fields import json_fields
+
+        return json_fields(definition)
+
+    def registered_fields(
+        self, text: str, references: Sequence[tuple[str, str]]
+    ) -> Iterator[DeclaredField]:
+        from model.formats.avro.fields import json_fields
+
+        return json_fields(text, tuple(used for _, used in references))
+
     def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
         from model.formats.avro.codecs import avro_codec
 

@@ -47,7 +47,7 @@ class Bounds:
         for field, value in message.ListFields():
             name = field.full_name if field.is_extension else field.json_name
             remaining -= len(name) + _PUNCTUATION
-            if _is_map(field):
+            if is_map(field):
                 value_field = field.message_type.fields_by_name["value"]
                 remaining -= len(value) * (_NUMBER + _PUNCTUATION)
                 if value_field.message_type is None:
@@ -101,7 +101,8 @@ class Bounds:
         return size
 
 
-def _is_map(field: Any) -> bool:
+def is_map(field: Any) -> bool:
+    """Whether a field of a message type is a map."""
     message_type = field.message_type
     return (
         message_type is not None

@@ -1,4 +1,4 @@
-"""The fields of a Protobuf message that a derived view can use."""
+"""The fields of a Protobuf message: those that a derived view can use, and those of its JSON."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from google.protobuf.descriptor import FieldDescriptor
 from model.expressions.types import (
     BOOLEAN,
     DOUBLE,
+    LONGS,
+    MAP,
     STRING,
+    STRINGS,
     TIME,
     Type,
     integer,
     parse_field_type,
 )
 from model.formats.format import MAX_FIELD_LEVELS, DeclaredField
-from model.formats.protobuf.schema import from_descriptor_set
+from model.formats.protobuf.bounds import is_map
+from model.formats.protobuf.schema import MessageType, from_descriptor_set
 
 _SCALARS: Mapping[int, Type] = {
     FieldDescriptor.CPPTYPE_INT32: parse_field_type("int"),
@@ -53,18 +57,25 @@ def declared_fields(content: bytes, message: str) -> Iterator[DeclaredField]:
     yield from _fields(file.message(message).descriptor, (), ())
 
 
+def json_fields(message: MessageType) -> Iterator[DeclaredField]:
+    """The fields of the JSON of messages, with their names there. Left out are lists and maps of
+    other values than texts and numbers, uint64, messages within themselves, and what has no type
+    here."""
+    yield from _fields(message.descriptor, (), (), in_json=True)
+
+
 def _fields(
-    descriptor: Any, prefix: tuple[str, ...], within: tuple[str, ...]
+    descriptor: Any, prefix: tuple[str, ...], within: tuple[str, ...], in_json: bool = False
 ) -> Iterator[DeclaredField]:
     within = (*within, descriptor.full_name)
     for field in descriptor.fields:
-        path = (*prefix, field.name)
-        type_ = _type_of(field)
+        path = (*prefix, field.json_name if in_json else field.name)
+        type_ = _type_in_json(field) if in_json else _type_of(field)
         if type_ is not None:
             # in a message that is not set, no field is set
             yield path, type_.or_null(field.has_presence or bool(prefix))
         elif _has_fields(field, within) and len(path) < MAX_FIELD_LEVELS:
-            yield from _fields(field.message_type, path, within)
+            yield from _fields(field.message_type, path, within, in_json)
 
 
 def _type_of(field: Any) -> Type | None:
@@ -84,3 +95,20 @@ def _has_fields(field: Any, within: tuple[str, ...]) -> bool:
         return False
     name = field.message_type.full_name
     return name not in within and not name.startswith(_KNOWN)
+
+
+def _type_in_json(field: Any) -> Type | None:
+    """The type of a value in JSON. Whole numbers of 64 bits are texts there, which conditions read
+    as numbers, but not in lists."""
+    if field.enum_type is not None and field.enum_type.full_name == f"{_KNOWN}NullValue":
+        return None  # always null
+    if is_map(field):
+        values = field.message_type.fields_by_name["value"]
+        return MAP if values.message_type is None else None
+    if not field.is_repeated:
+        return STRING if field.type == FieldDescriptor.TYPE_BYTES else _type_of(field)
+    if field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
+        return STRINGS
+    # an enum may have a number instead of a name
+    numbers = (FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_UINT32)
+    return LONGS if field.cpp_type in numbers else None

@@ -82,6 +82,24 @@ class Protobuf(SchemaFormat):
 
         return declared_fields(content, message)
 
+    def json_fields(self, definition: str) -> Iterator[DeclaredField]:
+        if definition == CONFLUENT:
+            return iter(())
+        from model.formats.protobuf.codecs import parsed
+        from model.formats.protobuf.fields import json_fields
+
+        return json_fields(parsed(definition))
+
+    def registered_fields(
+        self, text: str, references: Sequence[tuple[str, str]]
+    ) -> Iterator[DeclaredField]:
+        """Those of the first message of the file, of which most producers write records."""
+        _require_package()
+        from model.formats.protobuf.fields import json_fields
+        from model.formats.protobuf.schema import from_registry
+
+        return json_fields(from_registry(text, references).first_message)
+
     def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
         from model.formats.protobuf.codecs import protobuf_codec
 

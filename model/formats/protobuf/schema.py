@@ -140,6 +140,11 @@ class ProtobufFile:
         fingerprint = _fingerprint(name.encode() + b"\0" + self.descriptor_set)
         return MessageType(self._pool.FindMessageTypeByName(name), self._pool, fingerprint)
 
+    @property
+    def first_message(self) -> MessageType:
+        """The first message type of the file. Raises ValueError if it has none."""
+        return self._located_type(b"\0")[0]
+
     def check(self, raw: bytes) -> None:
         message, start = self._located_type(raw)
         message.check(raw[start:])

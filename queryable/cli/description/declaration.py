@@ -1,4 +1,5 @@
-"""The declaration of a view's fields (`model.rows.declared_fields`), from a sample of values."""
+"""The declaration of a view's fields (`model.rows.declared_fields`), from a sample of values, and
+from a schema if there is one."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from typing import Any
 from model.expressions.casts import cast_function
 from model.expressions.types import DOUBLE, INT64_MAX, INT64_MIN, STRING, parse_field_type
 from model.expressions.values import Read, reader
-from model.rows.declared_fields import MAX_FIELDS, DeclaredField, parse_declared_fields
+from model.rows.declared_fields import (
+    DERIVE,
+    MAX_FIELDS,
+    REGISTRY,
+    SCHEMA,
+    DeclaredField,
+    parse_declared_fields,
+)
 from model.toml_lines import table_name, toml_key
 from queryable.cli.description.fields import (
     NULL,
@@ -37,6 +45,7 @@ _READERS: dict[str, Read] = {
 _read_any = reader(parse_field_type("any"))
 _read_map = reader(parse_field_type("map"))
 _MIN_NAMES_OF_MAP = 20
+_BY = {DERIVE: " by derive", SCHEMA: " by the schema", REGISTRY: " by the newest schema"}
 _number_of_text = cast_function("try_cast double", STRING, DOUBLE)
 
 
@@ -47,7 +56,8 @@ class FieldDeclaration:
     `type`: as in views.toml; None if the field cannot be declared. `note`: why not; else what to
     know about it; may be empty. `values`: the number of values that have it, not null. `example`:
     one of them, as a short text. `declared`: the type that the view declares; None if none.
-    `difference`: how the sample differs from that; empty if it does not.
+    `difference`: how the sample differs from that; empty if it does not. `declared_by`: as in
+    `DeclaredField`.
     """
 
     path: tuple[str, ...]
@@ -57,6 +67,12 @@ class FieldDeclaration:
     example: str
     declared: str | None = None
     difference: str = ""
+    declared_by: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the view declares it without a table."""
+        return self.declared_by in (DERIVE, SCHEMA)
 
     @property
     def name(self) -> str:
@@ -65,7 +81,12 @@ class FieldDeclaration:
 
     def row(self) -> dict[str, Any]:
         """The row of the JSON output."""
-        more = {"note": self.note, "declared": self.declared, "difference": self.difference}
+        more = {
+            "note": self.note,
+            "declared": self.declared,
+            "declared_by": self.declared_by,
+            "difference": self.difference,
+        }
         return {
             "name": self.name,
             "type": self.type,
@@ -88,20 +109,25 @@ class Declaration:
     @property
     def differences(self) -> list[str]:
         """One text for each field whose values are not as declared."""
-        return [f"{_shown(field)}: {field.difference}" for field in self.fields if field.difference]
+        return [
+            f"{_shown(field)}: {field.difference}"
+            for field in self.fields
+            if field.difference and field.declared_by != REGISTRY
+        ]
 
     @property
     def is_empty(self) -> bool:
         """Whether no field can be declared."""
         return not any(field.type for field in self.fields)
 
-    def toml(self, view: str) -> str:
-        """The table for views.toml; only comments if no field can be declared. `view`: its name in
-        the file."""
+    def toml(self, view: str, schema: str = "") -> str:
+        """The table for views.toml; only comments if no field can be declared there. `view`: its
+        name in the file. `schema`: the name of a schema from which types are."""
         others = f", {self.others:,} of which are not objects" if self.others else ""
         values = "1 value" if self.total == 1 else f"{self.total:,} values"
-        lines = [f"# a sample of {values}{others}"]
-        if not self.is_empty:
+        types = f"; types from {schema}" if schema else ""
+        lines = [f"# a sample of {values}{others}{types}"]
+        if any(field.type and not field.is_own for field in self.fields):
             lines.append(table_name("views", view, "fields"))
         lines += map(self._line, self.fields)
         if self.has_more:
@@ -110,10 +136,15 @@ class Declaration:
 
     def _line(self, field: FieldDeclaration) -> str:
         notes = [field.difference, field.note]
+        if field.is_own:
+            text = field.difference or f'"{field.declared}"{_BY[field.declared_by]}'
+            return f"# {_shown(field)}: {text}"
         if field.type is None:
             return f"# {_shown(field)}: {'; '.join(filter(None, notes))}"
-        if not field.values:
+        if not field.values and self.total:
             notes.append("in no value of the sample")
+        elif field.declared_by == REGISTRY:
+            pass  # its type says whether it may be missing
         elif field.values < self.total and not field.difference and field.type != field.declared:
             notes.append(f"in {field.values:,} of {self.total:,} values")
         comment = "; ".join(filter(None, notes))
@@ -121,9 +152,12 @@ class Declaration:
         return f"{line}  # {comment}" if comment else line
 
 
-def declaration_of(values: Sequence[Any], declared: Sequence[DeclaredField] = ()) -> Declaration:
+def declaration_of(
+    values: Sequence[Any], declared: Sequence[DeclaredField] = (), quotes_numbers: bool = False
+) -> Declaration:
     """The declaration that fits the sampled values. What the view declares stays as it is written,
-    if it fits."""
+    if it fits, and what a schema has stays as it is. `quotes_numbers`: some numbers are texts of
+    digits."""
     sample = sampled_fields(values, _MAX_SAMPLED_FIELDS)
     outer = {path for field in sample for path in _outer(field.path)}
     by_path = {
@@ -132,7 +166,10 @@ def declaration_of(values: Sequence[Any], declared: Sequence[DeclaredField] = ()
         if field.path and not (field.path in outer and field.types.keys() <= {NULL, OBJECT})
     }
     by_path |= _maps(sample, values, declared)
-    by_path |= {field.path: _compared(field, values, by_path.get(field.path)) for field in declared}
+    by_path |= {
+        field.path: _compared(field, values, by_path.get(field.path), quotes_numbers)
+        for field in declared
+    }
     maps = {path for path, field in by_path.items() if field.type in ("map", "map?")}
     fields = [
         field
@@ -141,7 +178,8 @@ def declaration_of(values: Sequence[Any], declared: Sequence[DeclaredField] = ()
     ]
     others = sum(not isinstance(value, dict) for value in values)
     has_more = len(sample) == _MAX_SAMPLED_FIELDS
-    return Declaration(_bounded(fields, len(declared)), len(values), others, has_more)
+    in_table = sum(not field.declared_by for field in declared)
+    return Declaration(_bounded(fields, in_table), len(values), others, has_more)
 
 
 def _bounded(fields: Sequence[FieldDeclaration], declared: int) -> list[FieldDeclaration]:
@@ -254,11 +292,14 @@ def _obstacle(path: tuple[str, ...]) -> str:
 
 
 def _compared(
-    field: DeclaredField, values: Sequence[Any], inferred: FieldDeclaration | None
+    field: DeclaredField,
+    values: Sequence[Any],
+    inferred: FieldDeclaration | None,
+    quotes_numbers: bool,
 ) -> FieldDeclaration:
-    """A declared field; with the type of the sample, if that differs."""
+    """A declared field; with the type of the sample, if that differs from what a table has."""
     members = [member for value in values if (member := _member(value, field.path)) is not None]
-    read = reader(field.type)
+    read = reader(field.type, quotes_numbers)
     wrong = [member for member in members if read(member) is None]
     missing = len(values) - len(members)
     example = short_text(members[0]) if members else ""
@@ -275,15 +316,17 @@ def _compared(
         if not wrong:
             kind, *more = field.text.split(" ")
             type_ = " ".join([f"{kind}?", *more])
-    difference = f'declared as "{field.text}", but {", and ".join(differences)}'
+    by = _BY.get(field.declared_by, "")
+    difference = f'declared as "{field.text}"{by}, but {", and ".join(differences)}'
     return FieldDeclaration(
         field.path,
-        type_,
-        note,
+        field.text if field.declared_by else type_,
+        "" if field.declared_by else note,
         len(members),
         example,
-        field.text,
+        None if field.declared_by == REGISTRY else field.text,
         difference if differences else "",
+        field.declared_by,
     )
 
 

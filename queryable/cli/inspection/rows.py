@@ -39,7 +39,7 @@ def _count(test: Callable[[bytes], bool], documents: Sequence[bytes]) -> int:
 
 
 def _is_envelope(document: bytes) -> bool:
-    return debezium.is_envelope(members(connect.payload(document)))
+    return debezium.is_envelope(members(connect.payload(document)).keys())
 
 
 def _has_deleted(document: bytes) -> bool:

@@ -11,9 +11,11 @@ from pyspark.sql import Row, SparkSession
 
 from model.derive.evaluation.evaluate import Entry, as_line, evaluate
 from model.derive.evaluation.records import Record
+from model.expressions.values import reader
 from model.formats.registry import KEY_CODECS
 from model.kinds.session import SessionLayout
 from model.kinds.window import WindowLayout
+from model.rows.json_fields import member_at
 from model.views import View
 from model.views_file import parse_views
 from spark.derive.views import derived_view
@@ -167,6 +169,18 @@ def entries_of(view: View, rows: Iterable[Row]) -> list[Entry]:
     return sorted(found, key=lambda entry: (entry["key"], entry.get("start", 0)))
 
 
+def check_declared_fields(view: View, value: Any) -> None:
+    """Conditions read every field of a value as the type that `derive` declares; lists of objects
+    have none."""
+    for field in view.fields:
+        member = member_at(value, field.path)
+        if member is None:
+            assert field.type.optional, (field, value)
+        else:
+            assert reader(field.type)(member) is not None, (field, value)
+    assert value.keys() <= {field.path[0] for field in view.fields} | {"top_k"}
+
+
 def test_random_tables_and_records(session: SparkSession) -> None:
     random = Random(11)
     records = [random_record(random) for _ in range(RECORDS)]
@@ -190,9 +204,10 @@ def test_random_tables_and_records(session: SparkSession) -> None:
         assert {
             letter.number - 1: letter.reason for letter in evaluation.dead_letters
         } == reasons, text
-        assert [json.loads(as_line(entry)) for entry in evaluation.entries] == entries_of(
-            view, rows
-        ), text
+        entries = entries_of(view, rows)
+        assert [json.loads(as_line(entry)) for entry in evaluation.entries] == entries, text
+        for entry in entries:
+            check_declared_fields(view, entry["value"])
     given.unpersist()
 
 

@@ -53,7 +53,7 @@ def test_a_condition_is_answered_rightly_or_refused_and_an_index_is_built_again(
         condition, _ = some_condition(chance)
         for what in ("keys", "count"):
             answer = new.get(where(condition, what))
-            assert (answer.status, answer.code) == (503, "owner-unreachable"), answer
+            assert (answer.status, answer.code) == (503, "older-version"), answer
             refused = other.get(where(condition, what))
             assert (refused.status, refused.code) == (400, "unknown-parameter"), refused
 

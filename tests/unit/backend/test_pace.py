@@ -79,7 +79,7 @@ def test_steps_are_shorter_while_keys_are_read() -> None:
         thread_time = iter([0.0, took])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("time.thread_time", lambda: next(thread_time))
-            run = cast(PartitionRun, SimpleNamespace(got=8, got_bytes=800))
+            run = cast(PartitionRun, SimpleNamespace(plan="scan", got=8, got_bytes=800))
             return ScanBudget().count_chunk(run)
 
     def both() -> list[bool]:

@@ -276,3 +276,69 @@ def test_sizes_say_where_stored_keys_begin(partition: Partition) -> None:
     partition.put("k1", {"dest": "ATL", "delay": 1})
     [(key, size)] = list(opened.store.scan(*ALL_KEYS))
     assert key[3 + SIZE.unpack(size)[0] :] == b"k1"
+
+
+def test_another_encoding_is_built_again_and_not_used_before(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition.open(BY_DEST)
+    partition.put_all({"a": {"dest": "ATL"}, "b": {"dest": "JFK"}})
+    stored = partition.opened.store.get(INDEXES_KEY)
+    assert stored is not None
+    # as before there was a version, so these stores are not built again
+    assert json.loads(stored)["indexes"]["by-dest"]["definition"] == [["dest", "string?"]]
+    partition.open(BY_DEST)
+    assert ready(partition) == {"by-dest"}
+    old = partition.keys()
+    for version in (2, 3, 1):  # upgrades, and a downgrade
+        monkeypatch.setattr("model.indexes.declaration.ENCODING", version)
+        partition.open(BY_DEST)
+        assert ready(partition) == set()
+        assert partition.keys() == set(), "nothing of the other encoding is left"
+        partition.finish()
+        assert ready(partition) == {"by-dest"}
+        partition.open(BY_DEST)
+        assert ready(partition) == {"by-dest"}
+        assert partition.keys() == partition.expected() != old
+
+
+def test_a_field_that_may_be_null_has_the_same_keys(partition: Partition) -> None:
+    """So an index stays when a schema declares its field instead of the table."""
+    partition.open(BY_BOTH)
+    partition.put_all({"a": {"dest": "ATL", "delay": 1}, "b": {"dest": None}})
+    keys = partition.keys()
+    fields = parse_declared_fields({"dest": "string", "delay": "int"})
+    [never_null] = parse_indexes({"by-both": ["delay", "dest"]}, fields)
+    opened = partition.open(never_null, fields=fields)
+    assert ready(partition) == {"by-both"}
+    assert partition.keys() == keys == partition.expected()
+    stored = opened.store.get(INDEXES_KEY)
+    assert stored is not None
+    assert json.loads(stored)["indexes"]["by-both"]["definition"] == never_null.definition
+
+
+def test_an_order_of_another_encoding_is_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in cursors, and in requests to instances of the other version."""
+    assert BY_BOTH.field_names == '[["delay"],["dest"]]'
+    monkeypatch.setattr("model.indexes.declaration.ENCODING", 2)
+    assert BY_BOTH.field_names == '[["delay"],["dest"],2]'
+
+
+def test_the_progress_of_a_build_survives_a_restart(partition: Partition) -> None:
+    partition.open()
+    partition.put_all({f"k{number:03}": {"dest": "ATL"} for number in range(700)})
+    opened = partition.open(BY_DEST)
+    assert opened.indexes is not None
+    assert (opened.indexes.is_building, opened.indexes.built_entries) == (True, 0)
+    assert 700 <= opened.entries() < 710, "also without the keys of the index"
+    partition.work._build(opened, opened.indexes)
+    assert opened.indexes.built_entries == 500
+    assert 700 <= opened.entries() < 710
+    again = partition.open(BY_DEST).indexes
+    assert again is not None
+    assert again.built_entries == 500
+    changed = partition.open(BY_DEST, BY_DELAY).indexes
+    assert changed is not None
+    assert changed.built_entries == 0, "the build begins again"
+    partition.finish()
+    assert changed.built_entries == 0

@@ -49,6 +49,19 @@ def test_in_the_order_asked(orders: World) -> None:
     assert orders.batch([]).json == {"items": []}
 
 
+def test_an_instance_of_an_older_version_does_not_know_a_parameter(
+    orders: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.put_all({b"%d" % n: b"1" for n in range(20)})
+    keys = [str(n) for n in range(20)]
+    known = batches._options_of
+    monkeypatch.setattr(batches, "_options_of", lambda query: known(query + b"&newer=1"))
+    items = orders.batch(keys, query="?timestamps=true").json["items"]
+    refused = [item for item in items if item["status"] == 503]
+    assert {item["status"] for item in items} == {200, 503}, "the keys that are here are read"
+    assert {item["code"] for item in refused} == {"older-version"}
+
+
 class LateSchemas(FakeSchemas):
     """Has its schemas from the third time on that they are asked for."""
 

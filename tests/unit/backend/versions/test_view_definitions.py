@@ -4,6 +4,7 @@ decode it with the formats of another one."""
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from backend.wire.point_batch import Reads, encode_reads
 from model.partitioner import partition_of
 from model.records import ENTRY
 from model.rows.declared_fields import parse_declared_fields
+from model.rows.own_fields import all_fields
 from model.views import View
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context
@@ -82,6 +84,17 @@ def test_the_description_of_a_view_has_its_declared_fields_and_its_scans() -> No
         assert listed["scans"] == "bounded"
     with flask_pages(context([ORDERS])).test_client() as client:
         assert not {"fields", "scans"} & client.get("/views/orders").json.keys()
+
+
+def test_the_description_of_a_view_says_what_declares_its_fields() -> None:
+    schema = {"type": "record", "name": "O", "fields": [
+        {"name": "dest", "type": "string"}, {"name": "delay", "type": "int"}]}  # fmt: skip
+    avro = replace(ORDERS, value="avro", value_schema=json.dumps(schema))
+    fields = all_fields(avro, parse_declared_fields({"delay": "int 0..59"}))
+    with flask_pages(context([replace(avro, fields=fields)])).test_client() as client:
+        described = client.get("/views/orders").json
+        assert described["fields"] == {"dest": "string", "delay": "int 0..59"}
+        assert described["declared_by"] == {"dest": "schema"}
 
 
 @pytest.mark.parametrize("definition", [ORDERS.hash, "0" * 16])

@@ -12,6 +12,7 @@ import pytest
 from model.formats import schema_registry
 from model.formats.registry import SCHEMA_FORMATS
 from model.formats.schema_registry import RegistryClient, SchemaNotParsed, SchemaSourceUnavailable
+from model.formats.schemas import SchemaNotFound
 from model.http.answers import Answer, AnswerTooLong, RequestFailed, basic
 from model.http.requests import send
 from tests.unit.model.http.servers import HEADS, dripping, proxy
@@ -135,3 +136,34 @@ def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(SchemaSourceUnavailable, match="does not answer like a schema registry"):
             RegistryClient(URL, "", send).fetch(7)
     assert running.heads[0].startswith(f"GET {URL}/schemas/ids/7 ")
+
+
+def test_the_newest_schema_of_a_subject() -> None:
+    versions = f"{URL}/subjects/a%2Fb-value/versions"
+    newest = {"subject": "a/b-value", "version": 3, "id": 7, "schema": '"int"'}
+    version, schema = client(FakeServers({f"{versions}/latest": answer(newest)})).newest(
+        "a/b-value"
+    )
+    assert (version, schema.format.name, schema.text) == (3, "avro", '"int"')
+    # the form that is parsed, with a reference; that of this version, whichever is newest then
+    proto = {**newest, "schemaType": "PROTOBUF", "schema": "message A {}"}
+    form = "?format=serialized"
+    servers = FakeServers({
+        f"{versions}/latest": answer(proto),
+        f"{versions}/3{form}": answer({**proto, "schema": "AA==", "references": [
+            {"name": "c.proto", "subject": "c", "version": 1}]}),
+        f"{URL}/subjects/c/versions/1{form}": answer({"schema": "AQ=="}),
+    })  # fmt: skip
+    _, schema = client(servers).newest("a/b-value")
+    assert (schema.text, schema.references) == ("AA==", (("c.proto", "AQ=="),))
+    # a schema of JSON has fields, though records are read without it
+    of_json = {**newest, "schemaType": "JSON", "schema": "{}"}
+    _, schema = client(FakeServers({f"{versions}/latest": answer(of_json)})).newest("a/b-value")
+    assert schema.format.name == "json"
+    with pytest.raises(SchemaNotParsed):
+        schema.parsed()
+    missing = answer({"error_code": 40401, "message": "Subject not found."}, 404)
+    with pytest.raises(SchemaNotFound, match="the registry has no subject a/b-value"):
+        client(FakeServers({f"{versions}/latest": missing})).newest("a/b-value")
+    with pytest.raises(SchemaSourceUnavailable, match="does not answer like a schema registry"):
+        client(FakeServers({f"{versions}/latest": answer({"schema": "{}"})})).newest("a/b-value")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,22 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from backend.ingest.indexes.work import IndexWork
+from backend.ingest.read_priority import ReadPriority
+from backend.ingest.writer import PartitionWriter
 from backend.storage.data_directory import DataDirectory
 from backend.telemetry.buckets import BOUNDS
 from backend.telemetry.latencies import Labels
 from backend.telemetry.peer_counts import PeerCounts
+from backend.telemetry.telemetry import ScanCounts
+from model.kinds.layout import ALL
 from model.machine.clock import boot_time
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import Instance
 from tests.support.in_process.pages import flask_pages
+from tests.support.in_process.world import NDJSON
 from tests.support.prometheus.promtool import promtool
+from tests.unit.backend.indexes.test_index_plans import flights, put_row
 
 METRICS = (Path(__file__).parents[5] / "docs/reference/metrics.md").read_text()
 # /metrics of an instance; the proxy's have tests of their own
@@ -121,6 +129,85 @@ def test_the_staleness_of_a_store_that_answers_is_never_missing(instance: Instan
     assert "queryable_staleness_seconds{" not in scrape(instance)
     store_partition.progress.end_fetched(2, boot_time())
     assert sample(scrape(instance), "queryable_staleness_seconds") < 10
+
+
+def test_indexes_are_built_and_swept(tmp_path: Path) -> None:
+    with flights(tmp_path) as made:
+        for number in range(12):
+            put_row(made, f"k{number}", {"dest": "ATL", "delay": number})
+        [store_partition] = [
+            held
+            for held in made.instances["b1"].context.store_partitions.all()
+            if held.partition == 0
+        ]
+        indexes = store_partition.indexes
+        assert indexes is not None
+        entries = sum(1 for _ in store_partition.store.scan(*ALL))
+        at = {"view": "orders", "partition": "0"}
+
+        def value(name: str, **more: str) -> float:
+            text = flask_pages(made.instances["b1"].context).test_client().get("/metrics").text
+            return sample(text, f"queryable_index_{name}", **at, **more)
+
+        assert value("building", index="by-dest") == value("unbuilt_entries") == 0
+        assert value("unswept_keys") == len(indexes.ids) * entries > 0
+        indexes.ready = {name: id_ for name, id_ in indexes.ready.items() if name != "by-dest"}
+        indexes.built_entries = 1
+        assert value("building", index="by-dest") == 1
+        assert value("building", index="by-delay") == 0
+        assert value("unbuilt_entries") == store_partition.entries() - 1 >= entries - 1
+        indexes.use_built()
+        # rows in an order meet the keys of earlier values, and a sweep deletes them
+        for number in range(12):
+            put_row(made, f"k{number}", {"dest": "ATL", "delay": number + 100})
+        assert len(made.ask("keys?order_by=delay").json["items"]) == 12
+        assert value("stale_keys_total") == entries
+        assert value("sweeps_total") == value("swept_keys_total") == 0
+        indexes.sweep_is_due = True
+        IndexWork(PartitionWriter(lambda: None), ReadPriority(lambda: 0)).run(
+            store_partition, time.monotonic() + 30
+        )
+        assert value("sweeps_total") == 1
+        assert value("swept_keys_total") == 2 * entries  # of by-delay and by-both
+        assert value("unswept_keys") == 0
+
+
+def test_queries_are_counted_by_plan(tmp_path: Path) -> None:
+    with flights(tmp_path) as made:
+        for number in range(4):
+            put_row(made, f"k{number}", {"dest": "ATL", "delay": number})
+        queries = {
+            "key": "keys?where=key%3D'k1'",
+            "index": "keys?where=dest%3D'ATL'&select=delay",
+            "range": "count?where=key%3E'k1'",
+            "scan": "keys",
+        }
+        for path in queries.values():
+            assert made.ask(path).status == 200
+        assert made.ask("keys?where=dest%3D'ATL'", accept=NDJSON).status == 200
+        assert made.code("keys?where=dest", 400) == "bad-parameter"
+        context = made.instances["b1"].context
+        text = flask_pages(context).test_client().get("/metrics").text
+        plans = {
+            plan: sample(text, "queryable_scan_plans_total", view="orders", plan=plan)
+            for plan in queries
+        }
+        assert plans == {"key": 1, "index": 2, "range": 1, "scan": 1}
+        entries = dict.fromkeys(queries, 0.0)
+        for instance in made.instances.values():
+            text = flask_pages(instance.context).test_client().get("/metrics").text
+            for plan in queries:
+                name = "queryable_scan_entries_total"
+                entries[plan] += sample(text, name, view="orders", plan=plan)
+        assert entries == {"key": 1, "index": 8, "range": 3, "scan": 4}
+
+
+def test_a_request_counts_as_its_costliest_plan() -> None:
+    counts = ScanCounts()
+    counts.note_plans(["index by-dest", "scan"])
+    counts.note_plans(["index by-dest", "index by-delay"])
+    counts.note_plans(["a plan of a newer version"])
+    assert counts.plans == {"key": 0, "index": 1, "range": 0, "scan": 2}
 
 
 def test_a_closed_store_has_no_state_of_rocksdb(instance: Instance) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from backend.ingest.metadata.topic_metadata import TopicMetadata
+from backend.wire.answer import Answer
+from backend.wire.scan_codec import decode_request
 from model.problems import StoreError
 from model.topology import NO_MEMBER
 from tests.support.in_process.examples import ORDERS
@@ -35,6 +38,41 @@ def test_an_owner_that_does_not_answer(orders: World) -> None:
     orders.peers.down = {"b2"}
     assert orders.code("keys", 503) == "owner-unreachable"
     assert orders.code("keys", 503, accept=NDJSON) == "owner-unreachable"
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["keys?where=n>1", "count?where=n>1", "top?by=n&where=n>1", "keys?select=n",
+     "count?exact=true&max_examined=99"],
+)  # fmt: skip
+def test_an_owner_of_an_older_version_does_not_know_a_part_of_the_request(
+    orders: World, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tests/system/upgrades/test_indexes.py does it with the last release."""
+    orders.put_all(numbered(50))
+    newer = re.compile(rb'"(where|select|max_examined)"')
+
+    def decode_as_older(body: bytes) -> Any:
+        return decode_request(newer.sub(rb'"unknown_\1"', body))
+
+    monkeypatch.setattr("backend.http.routes.internal.decode_request", decode_as_older)
+    streams = [{"accept": NDJSON}] if target.startswith("keys") else []
+    for more in ({}, *streams):
+        said = orders.ask(target, **more)
+        assert (said.status, said.json["code"]) == (503, "older-version")
+        assert said.named[b"retry-after"] == b"1"
+        assert b"retry-elsewhere" not in said.named
+        assert "during a rolling upgrade" in said.json["detail"]
+    assert orders.ask("keys").status == 200
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_an_owner_that_answers_something_else(orders: World, status: int) -> None:
+    async def refuse(*_: Any, **__: Any) -> Answer:
+        return Answer(status, [], b'{"code":"bad-parameter"}')
+
+    orders.peers.forward = refuse  # type: ignore[method-assign]
+    assert orders.code("keys", 503) == "owner-unreachable"
 
 
 def test_only_what_failed_is_asked_again(tmp_path: Path) -> None:

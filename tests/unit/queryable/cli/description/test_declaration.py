@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,6 +202,61 @@ def test_differences(declared: str, values: list[Any], differs: str | None, line
         [difference] = found.differences
         assert differs in difference
     assert line in found.toml("orders")
+
+
+def own(by: str, **types: str) -> tuple[DeclaredField, ...]:
+    return tuple(replace(field, declared_by=by) for field in parse_declared_fields(types))
+
+
+def test_what_a_view_declares_itself_is_a_comment() -> None:
+    values = [{"n": 1, "s": "x", "m": {"a": 1}, "new": True}, {"n": 2, "s": "x"}]
+    declared = (*own("derive", n="long", gone="time?"), *own("schema", s="long", m="map?"))
+    declaration = declaration_of(values, (*declared, *parse_declared_fields({"x": "int?"})))
+    difference = 's: declared as "long" by the schema, but 2 of 2 values are not, such as x'
+    assert declaration.toml("orders").splitlines() == [
+        "# a sample of 2 values",
+        "[views.orders.fields]",
+        '# n: "long" by derive',
+        f"# {difference}",
+        'new = "boolean?"  # not declared; in 1 of 2 values',
+        '# gone: "time?" by derive',
+        '# m: "map?" by the schema',
+        'x = "int?"  # in no value of the sample',
+    ]
+    assert declaration.differences == [difference]
+    rows = [field.row() for field in declaration.fields]
+    assert rows[0] == {"name": "n", "type": "long", "values": 2, "example": "1",
+                       "declared": "long", "declared_by": "derive"}  # fmt: skip
+    no_table = declaration_of([{"n": 1}], declared[:1])
+    assert no_table.toml("orders") == '# a sample of 1 value\n# n: "long" by derive\n'
+    assert not no_table.is_empty
+
+
+def test_what_a_registry_has_is_ready_for_the_table() -> None:
+    fields = own("registry", n="long?", at="time", old="double?")
+    values = [{"n": 1, "at": "x", "more": 1}]
+    declaration = declaration_of(values, fields)
+    assert declaration.toml("orders", "version 3 of a-value").splitlines() == [
+        "# a sample of 1 value; types from version 3 of a-value",
+        "[views.orders.fields]",
+        'n = "long?"',
+        'at = "time"  # declared as "time" by the newest schema, but 1 of 1 values are not, such '
+        "as x",
+        'more = "int"',
+        'old = "double?"  # in no value of the sample',
+    ]
+    assert declaration.differences == []
+    assert "in no value" not in declaration_of([], fields).toml("orders")
+    many = own("registry", **{f"n{number}": "int" for number in range(199)})
+    table = tomllib.loads(declaration_of([{}], [*parse_declared_fields(DECLARED), *many]).toml("o"))
+    assert len(parse_declared_fields(table["views"]["o"]["fields"])) == 200
+
+
+def test_numbers_that_are_texts_are_as_declared_if_the_format_writes_them_so() -> None:
+    fields = parse_declared_fields({"n": "long", "price": "decimal(2)", "s": "string"})
+    values = [{"n": "9007199254740993", "price": "-1.50", "s": "7"}]
+    assert declaration_of(values, fields, quotes_numbers=True).differences == []
+    assert len(declaration_of(values, fields).differences) == 2
 
 
 JSON = st.recursive(
