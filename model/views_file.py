@@ -285,9 +285,8 @@ def _parse_view(
 
 def _parse_meaning(text: str, table: tuple[str, ...], reader: _Reader) -> str:
     if len(text) > _MAX_MEANING or not text.isprintable():
-        raise reader.error(
-            table, "description", f"it is one line of up to {_MAX_MEANING} characters"
-        )
+        reason = f"it is one line of up to {_MAX_MEANING} characters"
+        raise reader.error(table, "description", reason)
     return text
 
 

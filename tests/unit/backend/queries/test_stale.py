@@ -162,7 +162,7 @@ def test_an_instance_that_does_not_understand_the_question(
         return Answer(refused.status, [], refused.body())
 
     monkeypatch.setattr(orders.peers, "forward", forward)
-    assert set(asked(orders, "stale=never").values()) == {(503, "owner-unreachable")}
+    assert set(asked(orders, "stale=never").values()) == {(503, "older-version")}
 
 
 def test_what_a_batch_asks_of_another_instance(
