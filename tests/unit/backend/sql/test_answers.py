@@ -32,6 +32,43 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 FIELDS = {"origin": "string?", "dest": "string?", "delay": "long?", "price": "double?"}
 DECLARED = replace(ORDERS, fields=parse_declared_fields(FIELDS))
+CASES = (
+    "select key from orders",
+    "select key, delay from orders where dest = 'ATL'",
+    "select dest, key from orders where delay > 6 order by key desc",
+    "select key as k, delay d from orders order by k",
+    "select key from orders where dest like 'O''%'",
+    "select key from orders where dest is null or origin is null",
+    "select key from orders where dest in ('ATL', 'SEA') limit 2",
+    "select key from orders where not (delay > 6)",
+    "select key, price from orders where price between 1 and 2.25",
+    "select o.key, o.delay from orders as o where o.delay = 9007199254740993",
+    "select key from orders where delay / 2 = 3",
+    "select key from orders where delay in (7, 61) and price is not null",
+    "select key from orders limit 0",
+    "select key from orders where 1 = 2",
+    "select count(*) from orders",
+    "select count(*) n, count(delay), count(dest) from orders",
+    "select count(*), sum(delay), min(delay), max(delay) from orders where dest = 'none'",
+    "select sum(delay), avg(price), min(price), max(price) from orders where delay < 100",
+    "select dest, count(*) from orders group by dest",
+    "select dest d, origin, count(*) from orders group by 1, origin order by 1, 2",
+    "select dest as d, count(*) from orders group by d order by d",
+    "select dest, count(*) n from orders group by dest order by n desc, dest",
+    "select count(*), dest from orders group by dest order by 1, 2 desc",
+    "select dest, origin, count(price) from orders group by dest, origin order by 1, 2",
+    "select dest, sum(delay) s from orders where delay < 100 group by dest order by s, dest",
+    "select origin, avg(delay), avg(price) from orders where delay < 99 group by origin "
+    "order by origin",
+    "select dest, max(price) m from orders group by dest order by m desc nulls last, dest desc",
+    "select dest, max(price) m from orders group by dest order by m nulls first, dest",
+    "select dest, max(price) m from orders group by dest order by m desc nulls first, dest",
+    "select dest, max(price) m from orders group by dest order by m nulls last, dest limit 2",
+    "select dest from orders group by dest order by dest desc nulls last limit 1",
+    "select origin from orders where dest = 'none' group by origin",
+    "select key, count(*) from orders where delay = 7 group by key order by key",
+    "select sum(price) from orders",
+)
 COLUMNS = ("origin", "dest", "delay", "price")
 
 
@@ -69,46 +106,7 @@ def rows_of(of: World, query: str, *parameters: Any, **more: Any) -> list[dict[s
     return items
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "select key from orders",
-        "select key, delay from orders where dest = 'ATL'",
-        "select dest, key from orders where delay > 6 order by key desc",
-        "select key as k, delay d from orders order by k",
-        "select key from orders where dest like 'O''%'",
-        "select key from orders where dest is null or origin is null",
-        "select key from orders where dest in ('ATL', 'SEA') limit 2",
-        "select key from orders where not (delay > 6)",
-        "select key, price from orders where price between 1 and 2.25",
-        "select o.key, o.delay from orders as o where o.delay = 9007199254740993",
-        "select key from orders where delay / 2 = 3",
-        "select key from orders where delay in (7, 61) and price is not null",
-        "select key from orders limit 0",
-        "select key from orders where 1 = 2",
-        "select count(*) from orders",
-        "select count(*) n, count(delay), count(dest) from orders",
-        "select count(*), sum(delay), min(delay), max(delay) from orders where dest = 'none'",
-        "select sum(delay), avg(price), min(price), max(price) from orders where delay < 100",
-        "select dest, count(*) from orders group by dest",
-        "select dest d, origin, count(*) from orders group by 1, origin order by 1, 2",
-        "select dest as d, count(*) from orders group by d order by d",
-        "select dest, count(*) n from orders group by dest order by n desc, dest",
-        "select count(*), dest from orders group by dest order by 1, 2 desc",
-        "select dest, origin, count(price) from orders group by dest, origin order by 1, 2",
-        "select dest, sum(delay) s from orders where delay < 100 group by dest order by s, dest",
-        "select origin, avg(delay), avg(price) from orders where delay < 99 group by origin "
-        "order by origin",
-        "select dest, max(price) m from orders group by dest order by m desc nulls last, dest desc",
-        "select dest, max(price) m from orders group by dest order by m nulls first, dest",
-        "select dest, max(price) m from orders group by dest order by m desc nulls first, dest",
-        "select dest, max(price) m from orders group by dest order by m nulls last, dest limit 2",
-        "select dest from orders group by dest order by dest desc limit 1",
-        "select origin from orders where dest = 'none' group by origin",
-        "select key, count(*) from orders where delay = 7 group by key order by key",
-        "select sum(price) from orders",
-    ],
-)
+@pytest.mark.parametrize("query", CASES)
 def test_an_answer_is_that_of_sqlite(orders: World, query: str) -> None:
     found = table().execute(query)
     expected = [list(row) for row in found]
