@@ -28,6 +28,7 @@ from bench.rows import (
     instances,
     pipelines,
     reads,
+    statements,
     topology,
     whole_views,
 )
@@ -50,6 +51,7 @@ _GROUPS: dict[str, Group] = {
     "top": whole_views.top,
     "filters": indexes.filters,
     "indexes": indexes.look_ups,
+    "statements": statements.statements,
     "ingest-indexed": indexes.ingest,
     "topology": topology.topology,
     "group": group.group,

@@ -6,11 +6,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from statistics import median
 from urllib.parse import quote
 
 import urllib3
@@ -19,21 +16,16 @@ from bench import accounts
 from bench.accounts import BY_CITY, BY_OWNER, CITIES, Accounts, city
 from bench.load import Measurement, Query, Workload
 from bench.plan import Plan
-from bench.proc import children, cpu_seconds
-from bench.records import key
-from bench.references.postgres import Postgres, postgres
+from bench.proc import cpu_seconds
 from bench.report import Target
+from bench.rows.accounts_database import PAGE, AccountsDatabase
 from bench.rows.catching_up import replay
 from bench.stack import Stack
 from bench.subject import Baseline, LoadTest, Subject, run_reference
 from local.errors import LocalError
-from local.waiting import wait_until
 
-_PAGE = 100  # entries
 _LOOKED_UP = b"c07"  # the city of the scans
 _VIEW = "accounts"
-_CLOSED_S = 10.0
-_COPIED = 100_000  # rows at a time
 
 
 def filters(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
@@ -86,10 +78,10 @@ def look_ups(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     }
 
     def read_rocksdb(index: str, texts: str, numbers: int, _: int | None) -> Measurement:
-        arguments = [index, texts, numbers, _PAGE, plan.gets // _PAGE]
+        arguments = [index, texts, numbers, PAGE, plan.gets // PAGE]
         return run_reference("indexed", stack.copy_of(backend, _VIEW), *arguments)
 
-    database = _Database(table, stack.folder_of(stack.new_name("postgres")), plan.seconds)
+    database = AccountsDatabase(table, stack.folder_of(stack.new_name("postgres")), plan.seconds)
 
     def ours(name: str, baselines: list[Baseline]) -> Subject:
         workload = Workload(table, query=queries[name])
@@ -140,10 +132,10 @@ def query(where: str, numbers: int, plan: str, table: Accounts) -> Query:
     """A query with a condition such as `BY_OWNER`; `numbers`: of its owners or cities."""
     # the fields with the number 0
     field, first = (table.owner, b"owner-0000000") if where == BY_OWNER else (city, b"c00")
-    rows = list(islice((n for n in range(table.count) if field(n) == first), _PAGE))
+    rows = list(islice((n for n in range(table.count) if field(n) == first), PAGE))
     before, _, number = where.removesuffix("'").partition("%")
     escaped = f"{quote(before).replace('%', '%%')}%{number}%%27"
-    path = f"/views/{table.view}/keys?where={escaped}&limit={_PAGE}"
+    path = f"/views/{table.view}/keys?where={escaped}&limit={PAGE}"
     return Query(path, numbers, plan, accounts.expected_items(table, rows))
 
 
@@ -178,57 +170,3 @@ def ingest(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
             ],
         ),
     ]
-
-
-class _Database:
-    """The accounts in PostgreSQL, as `jsonb` with indexes of expressions. It starts at the first
-    measurement, so that a run without PostgreSQL only lacks its rows."""
-
-    def __init__(self, table: Accounts, folder: Path, seconds: int) -> None:
-        self._table = table
-        self._folder = folder
-        self._seconds = seconds
-        self._stack = ExitStack()
-        self._server: Postgres | None = None
-
-    def measure(self, query: Query, where: str, _: int | None) -> Measurement:
-        """Rows of a condition with a random number, which is `:n` in `where`. CPU is that of the
-        server."""
-        server = self._server = self._server or self._start()
-        select = f"select key, value from a where {where} order by key limit {_PAGE}"
-        rows = server.run(select.replace(":n", "0") + ";").splitlines()
-        wrong = [] if len(rows) == query.first.count(b'"key":') else [f"{where}: {len(rows)} rows"]
-        used, others = cpu_seconds(server.pid), children(server.pid)
-        script = f"\\set n random(0, {query.numbers - 1})\n{select};\n"
-        latencies = server.latencies(script, self._seconds, self._folder)
-        # the CPU time of the connection's process counts when it has ended
-        ended = "PostgreSQL to close the connection"
-        wait_until(lambda: children(server.pid) <= others, _CLOSED_S, ended, 0.05)
-        cpu = cpu_seconds(server.pid) - used
-        values = {
-            "rps": 1e3 * len(latencies) / sum(latencies),
-            "p50_ms": median(latencies),
-            "cpu_us": cpu / len(latencies) * 1e6,
-        }
-        return Measurement(values, wrong)
-
-    def close(self) -> None:
-        self._stack.close()
-
-    def _start(self) -> Postgres:
-        self._folder.mkdir(parents=True)
-        settings = {"shared_buffers": "512MB"}
-        server = self._stack.enter_context(postgres(self._folder / "log", settings))
-        server.run("create table a (key text primary key, value jsonb);")
-        for start in range(0, self._table.count, _COPIED):
-            lines = [
-                f"{key(n).decode()}\t{self._table.value(n).decode()}\n"
-                for n in range(start, min(start + _COPIED, self._table.count))
-            ]
-            server.run("copy a from stdin;\n" + "".join(lines) + "\\.\n")
-        for field in ("owner", "city"):
-            # with the key, because rows come in its order
-            server.run(f"create index on a ((value->>'{field}'), key);")
-        server.run("analyze a;")
-        server.run("checkpoint;")
-        return server
