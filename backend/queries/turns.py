@@ -171,10 +171,10 @@ async def next_turn() -> None:
         await sender.turns.next(sender.client, sender.is_peer)
 
 
-async def in_steps(items: Iterable[_T]) -> AsyncIterator[list[_T]]:
-    """The items, some at a time, with a turn after each step of work on them."""
+async def in_steps(items: Iterable[_T], size: int = 0) -> AsyncIterator[list[_T]]:
+    """The items, `size` at a time (0: some), with a turn after each step of work on them."""
     remaining, began = iter(items), thread_time()
-    while piece := list(islice(remaining, _PIECE)):
+    while piece := list(islice(remaining, size or _PIECE)):
         yield piece
         if thread_time() - began >= step_s():
             await next_turn()

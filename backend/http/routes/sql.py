@@ -6,7 +6,7 @@ So a statement has the access rules, limits, versions, metrics and headers of th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -19,6 +19,7 @@ from backend.http.negotiation import NDJSON, wants_lines
 from backend.http.request import Request
 from backend.queries.sql.statement import StatementError, parse_statement
 from backend.queries.sql.translation import EntryRows, GroupRows, page_size, rows_of
+from backend.queries.turns import in_steps
 from backend.wire.answer import FINAL_STATUS, Answer, Header
 from model.limits import check_json
 from model.problems import RETRY_ELSEWHERE_NO, BadRequest
@@ -82,6 +83,28 @@ class SqlRoute:
         return await inner.answer(self._app, left, body.explain)
 
 
+class _Items(Iterator[bytes]):
+    """The items of an answer, one after the other, in the JSON that a view's path gives."""
+
+    _HEAD = b'{"items":['
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = len(self._HEAD)
+
+    def __next__(self) -> bytes:
+        if self._body[self._at : self._at + 1] == b"]":
+            raise StopIteration
+        end = value_end(self._body, self._at)
+        item = self._body[self._at : end]
+        self._at = end + (self._body[end : end + 1] == b",")
+        return item
+
+    def others(self) -> dict[str, bytes]:
+        """The members after the items, which must have been read."""
+        return members(b"{" + self._body[self._at + 1 :].removeprefix(b","))
+
+
 class _Inner:
     """The request to the path of the view, and its answer."""
 
@@ -127,13 +150,14 @@ class _Inner:
         if self._status != 200 or explain:
             is_final = RETRY_ELSEWHERE_NO in headers
             return Answer(self._status, [*headers, self._content_type()], body, is_final=is_final)
-        parts = members(body)
-        items = _items(parts["items"])
+        items = _Items(body)
         if isinstance(self._rows, GroupRows):
             rows, next_ = await self._rows.rows(items), b"null"
+            parts = items.others()
         else:
-            rows = [self._rows.row(item) for item in items]
-            rows = rows if left is None else rows[:left]
+            # one at a time, because items may be large
+            rows = [self._rows.row(item) async for [item] in in_steps(items, 1)]
+            rows, parts = rows if left is None else rows[:left], items.others()
             next_ = _next(parts["next"], None if left is None else left - len(rows))
         if self._wants_lines:
             lines = b"".join([row + b"\n" for row in rows])
@@ -157,13 +181,11 @@ class _Inner:
                 await self._request.send({**message, "headers": headers})
         elif self._request.was_started:
             lines = message.get("body", b"").splitlines()
-            body = b"".join([self._line(line) + b"\n" for line in lines])
+            rows = [self._rows.row(line) async for [line] in in_steps(lines, 1)]
+            body = b"".join([row + b"\n" for row in rows])
             await self._request.send({**message, "body": body})
         else:
             self._body.append(message.get("body", b""))
-
-    def _line(self, line: bytes) -> bytes:
-        return self._rows.row(line)
 
     def _kept_headers(self) -> list[Header]:
         return [
@@ -205,16 +227,3 @@ def _next(cursor: bytes, left: int | None) -> bytes:
     if cursor == b"null" or left == 0:
         return b"null"
     return cursor if left is None else b'"%d.%b' % (left, cursor[1:])
-
-
-def _items(array: bytes) -> list[bytes]:
-    """The elements of a JSON array."""
-    items, position = [], 1
-    while position < len(array) - 1:
-        if array[position : position + 1] in b", \t\r\n":
-            position += 1
-            continue
-        end = value_end(array, position)
-        items.append(array[position:end])
-        position = end
-    return items

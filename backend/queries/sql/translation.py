@@ -174,14 +174,19 @@ class GroupRows:
     async def rows(self, items: Iterable[bytes]) -> list[bytes]:
         """All rows, in the order of the statement, and as many as it wants."""
         all_cells: list[list[tuple[str, bytes]]] = []
-        async for piece in in_steps(list(items)):
+        async for piece in in_steps(items):
             all_cells += map(self._cells, piece)
         if not all_cells and not self._has_groups:
             all_cells = [[(c.name, b"0" if c.function == "count" else _NULL)
                           for c in self._statement.columns]]  # fmt: skip
         names = [column.name for column in self._statement.columns]
         for order in reversed(self._statement.order_by):
-            all_cells.sort(key=_SortKey(names.index(order.column), order), reverse=order.descending)
+            key_of = _SortKey(names.index(order.column), order)
+            keys: list[tuple[bool, int, Any]] = []
+            async for piece in in_steps(all_cells):
+                keys += map(key_of, piece)
+            places = sorted(range(len(keys)), key=keys.__getitem__, reverse=order.descending)
+            all_cells = [all_cells[place] for place in places]
         rows = all_cells[: self._statement.limit]
         return [_object([(orjson.dumps(name), cell) for name, cell in row], {}) for row in rows]
 
