@@ -30,6 +30,10 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MEMBERS = {"sum": b"sum", "min": b"min", "max": b"max", "avg": b"avg"}
 
 
+_Cells = list[tuple[str, bytes]]
+"""A row: the names of its columns, and their JSON values."""
+
+
 class Rows(Protocol):
     """What a statement makes of the items of an answer."""
 
@@ -145,7 +149,7 @@ class GroupRows:
     def row(self, item: bytes) -> bytes:
         return _object([(orjson.dumps(name), cell) for name, cell in self._cells(item)], {})
 
-    def _cells(self, item: bytes) -> list[tuple[str, bytes]]:
+    def _cells(self, item: bytes) -> _Cells:
         parts = members(item)
         groups = self._groups(parts.get("group", _NULL))
         by_field = {
@@ -171,22 +175,25 @@ class GroupRows:
             return [group]
         return [encode_json(part, sorted_=True) for part in decode_json(group)]
 
+    async def _in_order(self, rows: list[_Cells], order: Order) -> list[_Cells]:
+        names = [column.name for column in self._statement.columns]
+        key_of = _SortKey(names.index(order.column), order)
+        keys: list[tuple[bool, int, Any]] = []
+        async for piece in in_steps(rows):
+            keys += map(key_of, piece)
+        places = sorted(range(len(keys)), key=keys.__getitem__, reverse=order.descending)
+        return [rows[place] for place in places]
+
     async def rows(self, items: Iterable[bytes]) -> list[bytes]:
         """All rows, in the order of the statement, and as many as it wants."""
-        all_cells: list[list[tuple[str, bytes]]] = []
+        all_cells: list[_Cells] = []
         async for piece in in_steps(items):
             all_cells += map(self._cells, piece)
         if not all_cells and not self._has_groups:
             all_cells = [[(c.name, b"0" if c.function == "count" else _NULL)
                           for c in self._statement.columns]]  # fmt: skip
-        names = [column.name for column in self._statement.columns]
         for order in reversed(self._statement.order_by):
-            key_of = _SortKey(names.index(order.column), order)
-            keys: list[tuple[bool, int, Any]] = []
-            async for piece in in_steps(all_cells):
-                keys += map(key_of, piece)
-            places = sorted(range(len(keys)), key=keys.__getitem__, reverse=order.descending)
-            all_cells = [all_cells[place] for place in places]
+            all_cells = await self._in_order(all_cells, order)
         rows = all_cells[: self._statement.limit]
         return [_object([(orjson.dumps(name), cell) for name, cell in row], {}) for row in rows]
 
@@ -198,7 +205,7 @@ class _SortKey:
     index: int
     order: Order
 
-    def __call__(self, cells: Sequence[tuple[str, bytes]]) -> tuple[bool, int, Any]:
+    def __call__(self, cells: _Cells) -> tuple[bool, int, Any]:
         rank, value = place(cells[self.index][1])
         is_null = rank == 0
         first = self.order.nulls_first
