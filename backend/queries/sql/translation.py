@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -34,23 +34,9 @@ _Cells = list[tuple[str, bytes]]
 """A row: the names of its columns, and their JSON values."""
 
 
-class Rows(Protocol):
-    """What a statement makes of the items of an answer."""
-
-    @property
-    def resource(self) -> str:
-        """The last segment of the path: `query` or `aggregate`."""
-
-    @property
-    def parameters(self) -> Mapping[str, str | int]:
-        """The parameters of the request."""
-
-    def row(self, item: bytes) -> bytes:
-        """The JSON row of an item."""
-
-
 class EntryRows:
-    """The rows of a statement without groups: one for each entry."""
+    """The rows of a statement without groups: one for each entry. `resource`: the last segment of
+    the path that answers it, with these `parameters`."""
 
     resource = "query"
 
@@ -128,7 +114,7 @@ class _EntryColumn:
 
 
 class GroupRows:
-    """The rows of a statement with groups."""
+    """The rows of a statement with groups. `resource`, `parameters`: as of EntryRows."""
 
     resource = "aggregate"
 
@@ -145,9 +131,6 @@ class GroupRows:
                 self.parameters[name] = ",".join(names)
         if statement.where is not None:
             self.parameters["where"] = statement.where
-
-    def row(self, item: bytes) -> bytes:
-        return _object([(orjson.dumps(name), cell) for name, cell in self._cells(item)], {})
 
     def _cells(self, item: bytes) -> _Cells:
         parts = members(item)
