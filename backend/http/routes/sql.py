@@ -181,6 +181,7 @@ class _Inner:
                 await self._request.send({**message, "headers": headers})
         elif self._request.was_started:
             lines = message.get("body", b"").splitlines()
+            assert isinstance(self._rows, EntryRows)
             rows = [self._rows.row(line) async for [line] in in_steps(lines, 1)]
             body = b"".join([row + b"\n" for row in rows])
             await self._request.send({**message, "body": body})
