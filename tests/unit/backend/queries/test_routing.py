@@ -86,6 +86,14 @@ def test_bounds_that_a_standby_misses_may_be_kept_by_the_active(instance: Instan
     assert instance.refusal(b"a", bounded).code == "not-up-to-offset"
 
 
+def test_an_answer_includes_the_record_at_min_offset(instance: Instance) -> None:
+    store_partition = instance.hold(0, {b"a": b"1", b"b": b"2"})
+    place(instance, 0)
+    position = store_partition.progress.position  # the next offset
+    assert instance.refusal(b"a", ReadOptions(min_offsets={0: position})).code == "not-up-to-offset"
+    assert instance.read(b"a", ReadOptions(min_offsets={0: position - 1}))
+
+
 def test_one_that_warms_up_is_asked_by_nobody(instance: Instance) -> None:
     instance.place(1, standbys=((),), warming=((0, 0),))
     assert [m.id for m in instance.context.group.topology.holders_of("orders", 0)] == ["b2"]
