@@ -73,7 +73,7 @@ class RecordApplier:
             for store_partition in self._registry.for_source(*source):
                 with self._guard(store_partition):
                     new = from_offset(records, store_partition.fetch_offset)
-                    for run in self._read_priority.batches(new):
+                    for run in self._read_priority.batches(new, store_partition.indexes):
                         if not self._apply_run(store_partition, run):
                             break
         for source, end in fetched.ends.items():

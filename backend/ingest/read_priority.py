@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from backend.ingest.indexes.partition_indexes import PartitionIndexes
 from backend.ingest.store_partitions import StorePartition
 
 _FETCH = 500  # records, while reads are served
 _BULK_FETCH = 4000
 _BATCH = 40  # records, about 0.2 ms
+_KEYS = 8  # keys of indexes that a record of such a batch may have on average
 _WORK, _WORK_IF_LAGGING = 0.2e-3, 1e-3  # s between two pauses
 _PAUSE = 50e-6  # s; with the kernel's timer slack and a switch, 0.1 ms
 _QUIET_AFTER = 1.0  # s without a read
@@ -50,16 +52,27 @@ class ReadPriority:
         self._pauses = self._notice_reads()
         self._is_lagging = is_lagging
 
-    def batches(self, run: Sequence[_Record]) -> Iterator[Sequence[_Record]]:
+    def batches(
+        self, run: Sequence[_Record], indexes: PartitionIndexes | None
+    ) -> Iterator[Sequence[_Record]]:
         """Yield the records of one partition in batches. If reads are served, pause before a
-        batch when the last pause was some time ago."""
-        if not self._pauses:
-            yield run
-            return
-        size = max(len(run), 1) if self._is_lagging else _BATCH
-        for start in range(0, len(run), size):
-            self._pause()
-            yield run[start : start + size]
+        batch when the last pause was some time ago. `indexes`: those of the partition; batches are
+        smaller if records have many keys in them."""
+        start = 0
+        while start < len(run):
+            if self._pauses:
+                self._pause()
+            end = start + self._size(len(run), indexes)
+            yield run[start:end]
+            start = end
+
+    def _size(self, run: int, indexes: PartitionIndexes | None) -> int:
+        size = _BATCH if self._pauses and not self._is_lagging else run
+        if indexes is None:
+            return size
+        if self._pauses and indexes.keys_each > _KEYS:
+            size = max(int(min(size, _FETCH) * _KEYS / indexes.keys_each), 1)
+        return min(size, indexes.most_entries)
 
     def _pause(self) -> None:
         work = _WORK_IF_LAGGING if self._is_lagging else _WORK

@@ -32,7 +32,7 @@ from model.expressions.matching import (
 from model.expressions.text_functions import list_element, map_value, replace_function
 from model.expressions.tree import Call, Expression, Literal
 from model.expressions.types import INT64_MAX, INT64_MIN, AnyScalar, Kind, NumberTime, Type
-from model.expressions.values import Value, is_of_number, reader, unquoted
+from model.expressions.values import Value, is_of_number, reader, unquoted, unquoted_elements
 
 Row = Mapping[str, object]
 """Field ► value, as JSON has it."""
@@ -196,6 +196,8 @@ class _Source:
         place = self._places.get(name)
         if place is not None and place.quotes_numbers and is_of_number(type_):
             member = f"{self._constant(unquoted)}({member})"
+        elif place is not None and place.quotes_numbers and type_.kind is Kind.LONGS:
+            member = f"{self._constant(unquoted_elements)}({member})"
         if type_.kind is Kind.JSON:
             return self._variable(level, member, True)
         if isinstance(type_, AnyScalar | NumberTime) or type_.kind not in _CHECKS:

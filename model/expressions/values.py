@@ -95,6 +95,11 @@ def unquoted(value: object) -> object:
     return value if digits is None else digits
 
 
+def unquoted_elements(value: object) -> object:
+    """A list with `unquoted` elements. Other values are returned unchanged."""
+    return list(map(unquoted, value)) if type(value) is list else value
+
+
 def number(value: object) -> int | float:
     """A whole number of 64 bits, or a finite double. Raises ValueError."""
     if type(value) is int and INT64_MIN <= value <= INT64_MAX:

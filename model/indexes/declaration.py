@@ -18,14 +18,14 @@ from typing import Any
 import orjson
 
 from model.derive.reading import TableError
-from model.expressions.types import Kind
+from model.expressions.types import LISTS, Kind
 from model.indexes.encoding import ENCODING
 from model.rows.declared_fields import DeclaredField
 
 MAX_INDEXES = 8
 MAX_FIELDS = 4
 INDEXED_KINDS = frozenset(
-    {Kind.STRING, Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.BOOLEAN, Kind.TIME}
+    {Kind.STRING, Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.BOOLEAN, Kind.TIME, *LISTS}
 )
 _MAX_NAMED = 50  # fields in an error
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
@@ -33,7 +33,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class DeclaredIndex:
-    """An index of entries by the values of these fields, the first one first."""
+    """An index of entries by the values of these fields, the first one first. At most one is a
+    list: then an entry has a key for each of its elements."""
 
     name: str
     fields: tuple[DeclaredField, ...]
@@ -44,6 +45,12 @@ class DeclaredIndex:
         between instances, and cursors, name the order of rows so."""
         names: list[object] = [field.path for field in self.fields]
         return orjson.dumps(names if ENCODING == 1 else [*names, ENCODING]).decode()
+
+    @property
+    def list_at(self) -> int | None:
+        """The number of the field that is a list, from 0."""
+        kinds = [field.type.kind in LISTS for field in self.fields]
+        return kinds.index(True) if True in kinds else None
 
     @property
     def definition(self) -> list[list[str]]:
@@ -89,6 +96,7 @@ def _fields(
     index: str, names: list[Any], by_name: Mapping[str, DeclaredField]
 ) -> Iterator[DeclaredField]:
     seen: set[str] = set()
+    has_list = False
     for name in names:
         if not isinstance(name, str) or name not in by_name:
             known = ", ".join(islice(by_name, _MAX_NAMED)) or "none"
@@ -102,7 +110,9 @@ def _fields(
         seen.add(name)
         field = by_name[name]
         if field.type.kind not in INDEXED_KINDS:
-            raise TableError(
-                (index,), f"{name!r} is a {field.type.kind}: lists and maps cannot be indexed"
-            )
+            raise TableError((index,), f"{name!r} is a {field.type.kind}, which cannot be indexed")
+        if field.type.kind in LISTS:
+            if has_list:
+                raise TableError((index,), f"{name!r} is a second list: an index has at most one")
+            has_list = True
         yield field

@@ -10,10 +10,13 @@ The size (2 B) is where the stored key begins. A field:
     double                             01 · 8 B, ordered as keys of the format `float64`; -0.0 = 0.0
     boolean                            01 · 00 or 01
     string                             01 · up to 1,024 B of UTF-8, 00 as 00 FF · 00 00
+    list, in a key for each element    the bytes of the element
+    list that is null or empty         00
+    list with too many elements        03
 
 So the order of bytes is that of values, nulls first. Strings with the same first 1,024 bytes have
 the same bytes. The fields of an entry whose value cannot be read are 02 alone: it may have any
-values, so every look-up reads it.
+values, so every look-up reads it. A look-up of an element also reads the lists with too many.
 
 Source of the escaped strings: FoundationDB's tuple layer, as in `model.kinds.layout`.
 """
@@ -28,7 +31,15 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
 
-from model.expressions.types import INT64_MAX, INT64_MIN, Kind, Type, unscaled
+from model.expressions.types import (
+    INT64_MAX,
+    INT64_MIN,
+    LISTS,
+    Kind,
+    Type,
+    element_type,
+    unscaled,
+)
 from model.expressions.values import Value
 from model.kinds.layout import after
 from model.records import ENTRY, INDEX
@@ -36,9 +47,11 @@ from model.records import ENTRY, INDEX
 ENCODING = 1
 """The version of the bytes of index keys. If you change them, increase it: stores then build their
 indexes again, also after a downgrade, and instances of both versions give no rows in one order."""
-NULL, VALUE, UNREADABLE = b"\x00", b"\x01", b"\x02"
+NULL, VALUE, UNREADABLE, MANY = b"\x00", b"\x01", b"\x02", b"\x03"
 MAX_STRING = 1024
 """The bytes of a string that an index has."""
+MAX_ELEMENTS = 100
+"""Different elements of a list that has a key for each. More are `MANY`."""
 SIZE = struct.Struct(">H")
 _SIGN = 1 << 63
 _ID = struct.Struct(">H")
@@ -49,6 +62,7 @@ _END = b"\x00\x00"
 _TRUE, _FALSE = VALUE + b"\x01", VALUE + b"\x00"
 
 Encode = Callable[[Value], bytes]
+EncodeList = Callable[[Value], tuple[bytes, ...]]
 
 
 def encoder(type_: Type) -> Encode:
@@ -62,6 +76,19 @@ def encoder(type_: Type) -> Encode:
     if type_.kind is Kind.DECIMAL:
         return partial(_decimal, type_.scale)
     return _whole_number
+
+
+def list_encoder(type_: Type) -> EncodeList:
+    """A function from a list of this type, or None, to the bytes of the field in each key."""
+    encode = encoder(element_type(type_))
+
+    def encode_list(value: Any) -> tuple[bytes, ...]:
+        if not value:
+            return (NULL,)
+        elements = set(value)
+        return (MANY,) if len(elements) > MAX_ELEMENTS else tuple(set(map(encode, elements)))
+
+    return encode_list
 
 
 def whole_number(number: int) -> bytes:
@@ -119,8 +146,8 @@ UNREADABLE_FIELDS = Bounds(UNREADABLE, after(UNREADABLE))
 
 def equal(type_: Type, value: Value) -> bytes | None:
     """The bytes of all values that are equal to this one; None if these are not the bytes of one
-    value, or not known."""
-    low, high = _nearest(type_, value)
+    value, or not known. Of a list: those of its elements that are equal to this value."""
+    low, high = _nearest(element_type(type_) if type_.kind in LISTS else type_, value)
     return low if low == high else None
 
 
@@ -194,12 +221,6 @@ def key_head(index_id: int) -> bytes:
 def stored_key_of(index_key: bytes, size: bytes) -> bytes:
     """The stored key of the entry; `size`: the value of the index key."""
     return ENTRY + index_key[_HEAD + SIZE.unpack(size)[0] :]
-
-
-def place_of_key(index_key: bytes) -> bytes:
-    """Where the entry is in the order of the index: its fields, then its key. It begins as stored
-    keys do."""
-    return ENTRY + index_key[_HEAD:]
 
 
 def fields_of_key(index_key: bytes, size: bytes) -> bytes:

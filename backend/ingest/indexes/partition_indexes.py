@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from backend.ingest.protocols import Batch, Store
-from model.indexes.encoding import MAX_ID, SIZE, key_head
+from model.indexes.encoding import MAX_ELEMENTS, MAX_ID, SIZE, key_head
 from model.indexes.fields import IndexedFields
 from model.kinds.layout import ALL, after
 from model.records import (
@@ -32,6 +32,8 @@ from model.rows.row_view import Pair
 from model.views import View
 
 ALL_KEYS = INDEX, after(INDEX)
+_MAX_KEYS = 50_000
+"""Of indexes, in one batch."""
 
 
 class IndexedBatch:
@@ -57,11 +59,13 @@ class PartitionIndexes:
 
     `ready`: the ids of the indexes that have all entries, by name; replaced, never modified.
     `reached`: the stored key up to which entries are in the indexes that are built (None: none
-    yet). `built_entries`: their number. `puts`: the keys that were written since the last sweep
-    began, without those of a build. `sweep_from`: the key at which the sweep goes on (None: there
-    is no sweep). `sweep_is_due`: whether a query has met an entry whose keys must be written again.
-    `sweeps`, `swept`, `stale_met`: sweeps that have ended, the stale keys that they have deleted,
-    and those that look-ups have met, since the store was opened.
+    yet). `built_entries`: their number. `puts`: the entries, summed over the indexes, whose keys
+    were written since the last sweep began, without those of a build. `most_entries`: how many
+    entries may have their keys in one batch. `keys_each`: the average number of keys of an entry of
+    the last batch. `sweep_from`: the key at which the sweep goes on (None: there is no sweep).
+    `sweep_is_due`: whether a query has met an entry whose keys must be written again. `sweeps`,
+    `swept`, `stale_met`: sweeps that have ended, the stale keys that they have deleted, and those
+    that look-ups have met, since the store was opened.
     """
 
     def __init__(
@@ -84,6 +88,9 @@ class PartitionIndexes:
         self.valid = self.stale = 0  # entries that look-ups have read since the last sweep
         self.sweeps = self.swept = self.stale_met = 0
         self.fields = IndexedFields(view, view.indexes)
+        most_keys = sum(1 if i.list_at is None else MAX_ELEMENTS for i in view.indexes)
+        self.most_entries = _MAX_KEYS // most_keys
+        self.keys_each = 1.0
         self._next_id = next_id
         self._heads = [(index.name, key_head(ids[index.name])) for index in view.indexes]
 
@@ -110,22 +117,26 @@ class PartitionIndexes:
 
     def add(self, batch: Batch, pairs: Sequence[Pair], only_missing: bool = False) -> int:
         """Add the keys of entries, without tombstones, to a batch. `only_missing`: of the indexes
-        that are built; raises SchemaNotYet. Returns their number."""
+        that are built; raises SchemaNotYet. Returns the number of entries, summed over the
+        indexes."""
         if not pairs:
             return 0
         columns = self.fields.read_to_write(pairs, waits=only_missing)
+        stored_keys = [stored_key[1:] for stored_key, _ in pairs]
         put = batch.put
-        count = 0
+        count = keys = 0
         for (name, head), column in zip(self._heads, columns, strict=True):
             if only_missing and name in self.ready:
                 continue
             length, size = -1, b""
-            for (stored_key, _), fields in zip(pairs, column, strict=True):
+            for fields, number in zip(column.fields, column.entries, strict=True):
                 if len(fields) != length:  # most have the same
                     length = len(fields)
                     size = SIZE.pack(length)
-                put(head + fields + stored_key[1:], size)
+                put(head + fields + stored_keys[number], size)
             count += len(pairs)
+            keys += len(column.fields)
+        self.keys_each = keys / len(pairs)
         return count
 
     def add_entries(self, indexed: IndexedBatch) -> None:

@@ -50,7 +50,7 @@ class IndexWork:
         store = store_partition.store
         low = ALL[0] if indexes.reached is None else indexes.reached + b"\0"
         pairs = list(_slice(store.scan(low, ALL[1], once=True)))
-        for piece in self._read_priority.batches(pairs):
+        for piece in self._read_priority.batches(pairs, indexes):
             batch = store.new_batch()
             entries = [pair for pair in piece if not is_tombstone(pair[1])]
             indexes.add(batch, entries, only_missing=True)
@@ -69,7 +69,7 @@ class IndexWork:
             indexes.begin_sweep()
         low = indexes.sweep_from or ALL_KEYS[0]
         keys = list(islice(store.scan(low, ALL_KEYS[1], once=True), _SLICE))
-        for piece in self._read_priority.batches(keys):
+        for piece in self._read_priority.batches(keys, indexes):
             batch = store.new_batch()
             stale, settled = _stale_keys(store_partition, indexes, piece)
             for key in stale:
@@ -108,7 +108,7 @@ def _slice(entries: Iterable[Pair]) -> Iterator[Pair]:
 
 
 def _is_stale(store_partition: StorePartition, indexes: PartitionIndexes) -> bool:
-    """Whether a sweep is worth its work: half of the entries have a new key since the last one, or
+    """Whether a sweep is worth its work: half of the entries have new keys since the last one, or
     look-ups have read more stale keys than others, or an entry must get its keys."""
     if indexes.sweep_is_due or indexes.stale > max(indexes.valid, _FEW):
         return True
@@ -134,7 +134,8 @@ def _stale_keys(
         for key, entry in zip(stored_keys, stored, strict=True)
         if entry is not None and not is_tombstone(entry)
     ]
-    fields = indexes.fields.read_to_write(pairs, waits=True) if pairs else []
+    columns_now = indexes.fields.read_to_write(pairs, waits=True) if pairs else []
+    now = [set(zip(*column, strict=True)) for column in columns_now]
     at = {key: number for number, (key, _) in enumerate(pairs)}
     stale: list[bytes] = []
     settled: set[int] = set()
@@ -143,9 +144,9 @@ def _stale_keys(
         if column is None or number is None:
             stale.append(index_key)
             continue
-        now, before = fields[column][number], fields_of_key(index_key, size)
-        if now != before:
+        fields = fields_of_key(index_key, size)
+        if (fields, number) not in now[column]:
             stale.append(index_key)
-            if UNREADABLE in (now, before):
+            if fields == UNREADABLE or (UNREADABLE, number) in now[column]:
                 settled.add(number)
     return stale, [pairs[number] for number in sorted(settled)]

@@ -6,7 +6,7 @@ import re
 
 from backend.queries.filters.index_plan import index_of_field
 from backend.queries.filters.names import path_of_value
-from model.expressions.types import Kind, Type
+from model.expressions.types import LISTS, Kind, Type, element_type
 from model.limits import shown
 from model.problems import BadRequest
 from model.views import View
@@ -34,16 +34,25 @@ def condition_of_value(view: View, field: str, value: str) -> str:
 
 
 def _condition(name: str, type_: Type, value: str) -> str:
+    if type_.kind in LISTS:
+        element = element_type(type_)
+        if element.kind is Kind.INTEGER and "." in value:
+            raise _no_value(type_, value, "a whole number")
+        return f"contains({name}, {_literal(element, value)})"
     if type_.kind is Kind.BOOLEAN:
         if value not in ("true", "false"):
             raise _no_value(type_, value, "true or false")
         return name if value == "true" else f"not {name}"
+    return f"{name} = {_literal(type_, value)}"
+
+
+def _literal(type_: Type, value: str) -> str:
     if type_.kind in (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL):
         if not _NUMBER.fullmatch(value):
             raise _no_value(type_, value, "a number such as 60 or -0.5")
-        return f"{name} = {value}"
+        return value
     quoted = value.replace("'", "''")
-    return f"{name} = '{quoted}'"
+    return f"'{quoted}'"
 
 
 def _no_value(type_: Type, value: str, allowed: str) -> BadRequest:

@@ -1,7 +1,7 @@
 """Which index finds the entries that can meet a condition.
 
 It is the one with the longest run of fields that the condition compares by `=`, `in` or `is null`,
-and then one with a range. There are no statistics.
+or, if they are lists, by `contains`; and then one with a range. There are no statistics.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from backend.queries.filters.condition import Condition
 from backend.queries.filters.names import ROW, name_of
 from backend.queries.filters.plan import MIRRORED, conjuncts
 from model.expressions.tree import Call, Expression, Field, Literal
-from model.expressions.types import BOOLEAN, Kind, Type
+from model.expressions.types import BOOLEAN, LISTS, Kind, Type
 from model.indexes.declaration import DeclaredIndex
 from model.indexes.encoding import (
+    MANY,
     NOT_NULL,
     NULL,
     UNREADABLE,
@@ -36,13 +38,12 @@ _TRUE, _FALSE = Literal(True, BOOLEAN), Literal(False, BOOLEAN)
 
 @dataclass(frozen=True)
 class IndexPlan:
-    """The index, and the bytes of its fields that entries can have. `has_equal_fields`: whether all
-    fields are compared by `=` or `in`, so that the keys of each range are in the order of the
-    entries. `is_exact`: whether the condition is nothing else."""
+    """The index, and the bytes of its fields that entries can have. `is_exact`: whether the
+    condition compares all its fields by `=`, `in` or `contains`, and is nothing else. Then the keys
+    of each range are in the order of the entries."""
 
     index: DeclaredIndex
     ranges: tuple[Bounds, ...]
-    has_equal_fields: bool
     is_exact: bool
 
     @property
@@ -53,11 +54,18 @@ class IndexPlan:
 
 @dataclass
 class _Compared:
-    """What a condition says of one field: bytes of values, or bounds of them."""
+    """What a condition says of one field: bytes of values, or bounds of them. `has_element`: the
+    values are one element, which a list contains."""
 
     equal: list[bytes] = field(default_factory=list)
     bounds: Bounds | None = None
+    has_element: bool = False
     parts: int = 0  # of the condition
+
+    @property
+    def fields(self) -> list[bytes]:
+        """The bytes of the field that entries can have."""
+        return [*self.equal, MANY] if self.has_element else self.equal
 
 
 def index_plan(view: View, condition: Condition) -> IndexPlan | None:
@@ -97,9 +105,9 @@ def _score(index: DeclaredIndex, compared: Mapping[str, _Compared]) -> tuple[int
     run, ranges = 0, 1
     for declared in index.fields:
         known = compared.get(name_of(ROW, declared.path))
-        if known is None or not known.equal or ranges * len(known.equal) > _MAX_RANGES:
+        if known is None or not known.equal or ranges * len(known.fields) > _MAX_RANGES:
             return run, known is not None and known.bounds is not None
-        ranges *= len(known.equal)
+        ranges *= len(known.fields)
         run += 1
     return run, False
 
@@ -112,7 +120,7 @@ def _plan(
     for declared in index.fields[:equal_fields]:
         known = compared[name_of(ROW, declared.path)]
         used += known.parts
-        prefixes = [prefix + value for prefix in prefixes for value in known.equal]
+        prefixes = [prefix + value for prefix in prefixes for value in known.fields]
     ranges = [Bounds(prefix, after(prefix)) for prefix in prefixes if prefix]
     if equal_fields < len(index.fields):
         last = compared.get(name_of(ROW, index.fields[equal_fields].path))
@@ -122,7 +130,6 @@ def _plan(
     return IndexPlan(
         index,
         tuple(sorted(ranges)),
-        has_equal_fields=equal_fields == len(index.fields),
         is_exact=used == parts and equal_fields == len(index.fields),
     )
 
@@ -148,9 +155,11 @@ def _add(compared: dict[str, _Compared], names: Mapping[str, Type], part: Expres
     known = compared.setdefault(name, _Compared())
     values = _values(type_, operator, literals)
     bounds = _bounds(type_, operator, literals)
-    if values and not known.equal:
+    if values and (not known.equal or len(set(values)) < len(known.equal)):
         known.equal = sorted(set(values))
-        known.parts += 1
+        known.has_element = operator == "contains"
+        # the bytes of null are also those of an empty list
+        known.parts = int(type_.kind not in LISTS or known.has_element)
     elif bounds is not None:
         known.bounds = bounds if known.bounds is None else _both(known.bounds, bounds)
 
@@ -159,7 +168,7 @@ def _values(type_: Type, operator: str, literals: list[Literal]) -> list[bytes]:
     """The bytes of the values that an entry must have one of; empty if they are not known."""
     if operator == "is null":
         return [NULL]
-    if operator not in ("=", "in"):
+    if operator not in (("contains",) if type_.kind in LISTS else ("=", "in")):
         return []
     values = [equal(type_, literal.value) for literal in literals]
     known = [value for value in values if value is not None]
@@ -167,6 +176,8 @@ def _values(type_: Type, operator: str, literals: list[Literal]) -> list[bytes]:
 
 
 def _bounds(type_: Type, operator: str, literals: list[Literal]) -> Bounds | None:
+    if type_.kind in LISTS:
+        return None
     if operator == "is not null":
         return NOT_NULL
     if type_.kind is Kind.BOOLEAN or not literals:
@@ -199,13 +210,15 @@ def order_index(
 ) -> DeclaredIndex | None:
     """The index in whose order rows are ordered by a field: it begins with fields that the
     condition compares with one value each, and then has the field. The one with the most of them;
-    None if there is none."""
+    None if there is none. A list must be among the fields before: otherwise an entry with several
+    elements would have several places."""
     compared = _compared_fields(view.indexes, condition)
     best: tuple[int, DeclaredIndex] | None = None
     for index in view.indexes:
         for number, declared in enumerate(index.fields):
             if declared.path == path:
-                if best is None or number > best[0]:
+                is_one_place = index.list_at is None or index.list_at < number
+                if is_one_place and (best is None or number > best[0]):
                     best = number, index
                 break
             if len(compared.get(name_of(ROW, declared.path), _Compared()).equal) != 1:
@@ -213,19 +226,34 @@ def order_index(
     return None if best is None else best[1]
 
 
-def bounds_in(index: DeclaredIndex, condition: Condition | None) -> Bounds:
-    """Bounds of the bytes of fields that entries can have, in one range of the index."""
+class Order(NamedTuple):
+    """What an ordered query reads of an index. `bounds`: of the bytes of fields that entries can
+    have, in one range. `before`, `element`: the bytes before that of a list, and of the element
+    that the list contains; None if there is none."""
+
+    bounds: Bounds
+    before: bytes
+    element: bytes | None
+
+
+def order_in(index: DeclaredIndex, condition: Condition | None) -> Order:
+    """What to read of an index for rows in its order."""
     compared = _compared_fields((index,), condition)
-    prefix = b""
+    prefix = before = b""
+    element = bounds = None
     for declared in index.fields:
         known = compared.get(name_of(ROW, declared.path), _Compared())
-        if len(known.equal) == 1:
-            prefix += known.equal[0]
-        elif known.bounds is not None:
-            return Bounds(prefix + known.bounds.low, prefix + known.bounds.high)
-        else:
+        if len(known.equal) != 1:
+            bounds = known.bounds
             break
-    return Bounds(prefix, after(prefix)) if prefix else Bounds(NULL, UNREADABLE)
+        if known.has_element:
+            before, [element] = prefix, known.equal
+        prefix += known.equal[0]
+    if bounds is not None:
+        bounds = Bounds(prefix + bounds.low, prefix + bounds.high)
+    elif prefix:
+        bounds = Bounds(prefix, after(prefix))
+    return Order(bounds or Bounds(NULL, UNREADABLE), before, element)
 
 
 def index_of_field(view: View, path: tuple[str, ...]) -> DeclaredIndex | None:

@@ -90,7 +90,8 @@ def _order_index(view: View, condition: Condition | None, text: str) -> Declared
         raise BadRequest(
             "no-index",
             f"order_by={text[:60]}: view {view.name} has no index whose order this is. It begins "
-            f"with this field, or with fields that the condition compares by = with one value. "
+            f"with this field, or with fields that the condition compares by = with one value; a "
+            f"list is only before this field, and the condition says that it contains a value. "
             f"First fields of its indexes: {known}.",
         )
     return index

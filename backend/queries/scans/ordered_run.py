@@ -3,34 +3,47 @@
 Rows are ordered by their *place*: the bytes of the index's fields, then the stored key. A stale key
 of the index names a place that the entry has left, so it is skipped. All rows of a response are as
 they were when it began: otherwise one that changes its place meanwhile could be missed.
+
+If a field of the index is a list, the condition names the element that it contains. An entry whose
+list has too many elements has the place that it would have with a key for this element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache, partial
+from heapq import merge
 from itertools import chain, islice
-from typing import cast
+from typing import NamedTuple, cast
 
 from backend.ingest.store_partitions import StorePartition
 from backend.queries.filters.condition import Condition
-from backend.queries.filters.index_plan import bounds_in
+from backend.queries.filters.index_plan import Order, order_in
 from backend.queries.scans.partition_run import PartitionLost, PartitionRun, guarded
 from backend.wire.scan import Query
 from model.indexes.declaration import DeclaredIndex
 from model.indexes.encoding import (
+    MANY,
     UNREADABLE,
     UNREADABLE_FIELDS,
     Bounds,
     fields_of_key,
     key_head,
-    place_of_key,
     stored_key_of,
 )
 from model.indexes.fields import IndexedFields
-from model.records import is_tombstone
+from model.kinds.layout import after
+from model.records import ENTRY, is_tombstone
 from model.rows.row_view import Pair
 from model.views import View
+
+
+class _Place(NamedTuple):
+    """A place that a key of the index names. `at`: its bytes, which begin as stored keys do."""
+
+    at: bytes
+    fields: bytes
+    stored_key: bytes
 
 
 class OrderedRun(PartitionRun):
@@ -57,76 +70,112 @@ class OrderedRun(PartitionRun):
         self._condition = condition
         self._head = key_head(indexes.ready[index.name])
         self._fields = _fields(index, store_partition.view)
-        ranges = self._ranges(bounds_in(index, condition), after_place)
-        begin = partial(store_partition.store.at_one_moment, ranges, self._backwards)
-        self._get, scans = guarded(store_partition, begin)
-        self._index_keys = chain.from_iterable(scans)
+        self._order = order_in(index, condition)
+        bounds = self._rest(self._order.bounds, after_place)
+        ranges = [self._rest(UNREADABLE_FIELDS, after_place), bounds]
+        if self._order.element is not None:
+            ranges.append(_without_element(self._order, self._order.element, bounds))
+        absolute = [(self._head + low, self._head + max(low, high)) for low, high in ranges]
+        begin = partial(store_partition.store.at_one_moment, absolute, self._backwards)
+        self._get, (unreadable, *scans) = guarded(store_partition, begin)
+        readable = merge(*map(self._named, scans), reverse=self._backwards)
+        parts = [readable, self._named(unreadable)]
+        # a stale key may name a place, too: merging gives rows of one place once
+        self._places = chain(*(parts[::-1] if self._backwards else parts))
 
-    def _ranges(self, bounds: Bounds, after_place: bytes | None) -> list[tuple[bytes, bytes]]:
-        """The ranges of index keys, in order."""
-        backwards = self._backwards
-        ranges = []
-        for part in (bounds, UNREADABLE_FIELDS):
-            low, high = self._head + part.low, self._head + part.high
-            if after_place is not None and backwards:
-                high = min(high, self._head + after_place[1:])
-            elif after_place is not None:
-                low = max(low, self._head + after_place[1:] + b"\0")
-            if low < high:
-                ranges.append((low, high))
-        return ranges[::-1] if backwards else ranges
+    def _rest(self, bounds: Bounds, after_place: bytes | None) -> Bounds:
+        """The bounds of places, without their first byte."""
+        low, high = bounds
+        if after_place is not None and self._backwards:
+            high = min(high, after_place[1:])
+        elif after_place is not None:
+            low = max(low, after_place[1:] + b"\0")
+        return Bounds(low, high)
+
+    def _named(self, index_keys: Iterable[Pair]) -> Iterator[_Place]:
+        for index_key, size in index_keys:
+            fields = _with_element(self._order, fields_of_key(index_key, size))
+            stored_key = stored_key_of(index_key, size)
+            yield _Place(ENTRY + fields + stored_key[1:], fields, stored_key)
 
     def read(self, count: int) -> list[Pair]:
         return guarded(self.store_partition, lambda: self._read(count))
 
     def _read(self, count: int) -> list[Pair]:
-        keys = list(islice(self._index_keys, count))
-        self.ended = len(keys) < count
-        named, within = [], 0
-        for index_key, size in keys:
-            stored_key = stored_key_of(index_key, size)
-            if self._low <= stored_key < self._high:
+        places = list(islice(self._places, count))
+        self.ended = len(places) < count
+        if places:
+            self.reached = places[-1].at
+        named: list[_Place] = []
+        entries: list[Pair] = []
+        within = 0
+        for place in places:
+            if self._low <= place.stored_key < self._high:
                 within += 1
-                entry = self._get(stored_key)
+                entry = self._get(place.stored_key)
                 if entry is not None and not is_tombstone(entry):
-                    named.append((index_key, size, stored_key, entry))
-        self.got, self.got_bytes = len(keys), sum([len(entry) for *_, entry in named])
-        if keys:
-            self.reached = place_of_key(keys[-1][0])
-        if not named:
+                    named.append(place)
+                    entries.append((place.stored_key, entry))
+        self.got, self.got_bytes = len(places), sum([len(entry) for _, entry in entries])
+        if not entries:
             self._note(0, within)
             return []
-        [fields] = self._fields.read([(key, entry) for _, _, key, entry in named])
-        for (index_key, size, stored_key, _), own in zip(named, fields, strict=True):
-            if fields_of_key(index_key, size) == UNREADABLE != own:
-                self._check_key(own, stored_key)
-        places = {
-            stored_key: place_of_key(index_key)
-            for (index_key, size, stored_key, _), own in zip(named, fields, strict=True)
-            if fields_of_key(index_key, size) == own
+        [column] = self._fields.read(entries)
+        own = {
+            (_with_element(self._order, fields), number)
+            for fields, number in zip(*column, strict=True)
         }
-        self._note(len(places), within - len(places))
-        pairs = self._kept([(key, entry) for _, _, key, entry in named if key in places])
+        valid = []
+        at = {}
+        for number, place in enumerate(named):
+            if (place.fields, number) in own:
+                valid.append(entries[number])
+                at[place.stored_key] = place.at
+            elif place.fields == UNREADABLE:
+                self._check_keys(entries[number])
+        self._note(len(valid), within - len(valid))
+        pairs = self._kept(valid)
         if self._condition is not None:
             pairs = self._condition.kept(pairs)
         placed = []
         for stored_key, entry in pairs:
-            place = places[stored_key]
-            self._stored_keys[place] = stored_key
-            placed.append((place, entry))
+            self._stored_keys[at[stored_key]] = stored_key
+            placed.append((at[stored_key], entry))
         return placed
 
     def _note(self, valid: int, stale: int) -> None:
         if (indexes := self.store_partition.indexes) is not None:
             indexes.note_look_up(valid, stale)
 
-    def _check_key(self, fields: bytes, stored_key: bytes) -> None:
+    def _check_keys(self, entry: Pair) -> None:
         """Raise PartitionLost if an entry that can be read now is not at its place, because its
-        schema was not there when its key was written. A sweep writes the key."""
+        schema was not there when its keys were written. A sweep writes the keys."""
         indexes = self.store_partition.indexes
-        if indexes is not None and self._get(self._head + fields + stored_key[1:]) is None:
+        [column] = self._fields.read([entry])
+        keys = [self._head + fields + entry[0][1:] for fields in column.fields]
+        if indexes is not None and any(self._get(key) is None for key in keys):
             indexes.sweep_is_due = True
             raise PartitionLost(self.store_partition, "index-building")
+
+
+def _with_element(order: Order, fields: bytes) -> bytes:
+    """The fields as they would be if the list had a key for the element that it contains."""
+    before, element = order.before, order.element
+    if element is None or not fields.startswith(before + MANY):
+        return fields
+    return before + element + fields[len(before) + len(MANY) :]
+
+
+def _without_element(order: Order, element: bytes, bounds: Bounds) -> Bounds:
+    """The bounds of entries whose lists have too many elements, for those of an element."""
+    prefix = order.before + element
+
+    def moved(bound: bytes) -> bytes:
+        if bound.startswith(prefix):
+            return order.before + MANY + bound[len(prefix) :]
+        return order.before + (MANY if bound < prefix else after(MANY))
+
+    return Bounds(moved(bounds.low), moved(bounds.high))
 
 
 def index_with_fields(view: View, names: str | None) -> DeclaredIndex | None:

@@ -13,12 +13,14 @@ import pytest
 
 from model.formats.protobuf.codecs import definition
 from model.formats.protobuf.schema import from_descriptor_set
+from model.indexes.declaration import parse_indexes
 from model.rows.declared_fields import parse_declared_fields
 from model.views import View
 from tests.support.in_process.avro_examples import binary
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.protobuf_examples import DESCRIPTORS, order
 from tests.support.in_process.world import world
+from tests.unit.backend.unreadable.applied import put
 
 PRICED = {
     "type": "record",
@@ -79,6 +81,34 @@ def test_declared_decimals(tmp_path: Path, type_: str, key: str) -> None:
     of = replace(avro(), fields=parse_declared_fields({"price": type_}))
     rows = {b"a": priced("4", "1"), b"b": priced("9.50", "1")}
     assert keys_of(tmp_path, of, rows, "price > 5 and price = 9.5") == [key]
+
+
+@pytest.mark.parametrize("names", [(), ("sizes",)], ids=["scan", "index"])
+def test_a_list_of_quoted_numbers(tmp_path: Path, names: tuple[str, ...]) -> None:
+    items = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}
+    field = {"name": "sizes", "type": {"type": "array", "items": items}}
+    schema = {"type": "record", "name": "Sized", "fields": [field]}
+    declared = parse_declared_fields({"sizes": "longs"})
+    of = replace(
+        view(value="avro", value_schema=json.dumps(schema)),
+        fields=declared,
+        indexes=parse_indexes({name: [name] for name in names}, declared) if names else (),
+    )
+    rows = {
+        key: binary(schema, {"sizes": [decimal.Decimal(size) for size in sizes]})
+        for key, sizes in ((b"a", ["7", "2"]), (b"b", ["9007199254740993"]), (b"c", [2**64]))
+    }
+    with world(tmp_path, of) as made:
+        for key, value in rows.items():
+            put(made, key, value)
+        for where, expected in (
+            ("contains(sizes, 7)", ["a"]),
+            ("contains(sizes, 9007199254740993)", ["b"]),
+            ("sizes is null", ["c"]),
+        ):
+            answer = made.ask(f"keys?where={quote(where)}")
+            assert [item["key"] for item in answer.json["items"]] == expected
+            assert answer.named[b"plan"].startswith(b"index") == bool(names)
 
 
 @pytest.mark.parametrize("fields", [None, {"orderId": "long"}, {"orderId": "time ms"}])

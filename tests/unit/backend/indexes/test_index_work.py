@@ -20,8 +20,8 @@ from backend.ingest.store_partitions import StorePartition
 from backend.ingest.writer import PartitionWriter
 from backend.storage.data_directory import DataDirectory
 from model.indexes.declaration import DeclaredIndex, parse_indexes
-from model.indexes.encoding import SIZE, key_head
-from model.indexes.fields import IndexedFields
+from model.indexes.encoding import MANY, MAX_ELEMENTS, SIZE, key_head
+from model.indexes.fields import MAX_BYTES, IndexedFields
 from model.kinds.layout import ALL
 from model.machine.clock import boot_time
 from model.progress import Progress
@@ -32,10 +32,19 @@ from tests.support.in_process.examples import ORDERS, metadata
 from tests.support.in_process.fakes import Rec
 from tests.unit.backend.unreadable.applied import apply
 
-FIELDS = parse_declared_fields({"dest": "string?", "delay": "int?"})
-BY_DEST, BY_DELAY, BY_BOTH = parse_indexes(
-    {"by-dest": ["dest"], "by-delay": ["delay"], "by-both": ["delay", "dest"]}, FIELDS
+FIELDS = parse_declared_fields({"dest": "string?", "delay": "int?", "tags": "strings?"})
+BY_DEST, BY_DELAY, BY_BOTH, BY_TAGS = parse_indexes(
+    {
+        "by-dest": ["dest"],
+        "by-delay": ["delay"],
+        "by-both": ["delay", "dest"],
+        "by-tags": ["tags", "dest"],
+    },
+    FIELDS,
 )
+
+
+TOO_MANY = [f"t{number}" for number in range(MAX_ELEMENTS + 1)]
 
 
 class Partition:
@@ -100,9 +109,9 @@ class Partition:
             return set()
         columns = IndexedFields(view, view.indexes).read_to_write(entries)
         return {
-            key_head(indexes.ids[index.name]) + fields + key[1:]
+            key_head(indexes.ids[index.name]) + fields + entries[number][0][1:]
             for index, column in zip(view.indexes, columns, strict=True)
-            for (key, _), fields in zip(entries, column, strict=True)
+            for fields, number in zip(*column, strict=True)
             if names is None or index.name in names
         }
 
@@ -244,12 +253,21 @@ def test_no_index_that_is_used_lacks_an_entry(
     monkeypatch.setattr(work, "_SLICE", 5)
     monkeypatch.setattr(work, "_FEW", 20)
     chance = random.Random(seed)
-    choices = [(), (BY_DEST,), (BY_DEST, BY_DELAY), (BY_BOTH,), (BY_DELAY, BY_BOTH)]
+    choices = [
+        (),
+        (BY_DEST,),
+        (BY_DEST, BY_DELAY),
+        (BY_BOTH,),
+        (BY_DELAY, BY_BOTH),
+        (BY_TAGS,),
+        (BY_TAGS, BY_DELAY),
+    ]
     partition.open(*chance.choice(choices))
     for _ in range(300):
         action = chance.random()
         key, row = f"k{chance.randrange(30)}", {"dest": chance.choice("AB"), "delay": 1}
         row["delay"] = chance.randrange(3)
+        row["tags"] = chance.choice([None, [], ["a"], ["b", "a", "b"], ["a", "c"], TOO_MANY])
         if action < 0.6:
             partition.put(key, row if chance.random() < 0.9 else None)
         elif action < 0.9:
@@ -342,3 +360,53 @@ def test_the_progress_of_a_build_survives_a_restart(partition: Partition) -> Non
     assert changed.built_entries == 0, "the build begins again"
     partition.finish()
     assert changed.built_entries == 0
+
+
+def test_an_entry_has_a_key_for_each_element(partition: Partition) -> None:
+    opened = partition.open(BY_TAGS)
+    partition.put("k1", {"tags": ["a", "b", "a"], "dest": "ATL"})
+    head = key_head(1)
+    assert partition.keys() == {head + b"\x01%b\x00\x00\x01ATL\x00\x00k1" % t for t in (b"a", b"b")}
+    for row, fields in (
+        ({"tags": [], "dest": "ATL"}, b"\x00\x01ATL\x00\x00"),
+        ({"tags": TOO_MANY}, MANY + b"\x00"),
+        ({"tags": ["a", None]}, b"\x00\x00"),
+    ):
+        partition.put("k1", row)
+        assert partition.expected() == {head + fields + b"k1"}
+    assert opened.indexes is not None
+    opened.indexes.begin_sweep()
+    partition.finish()
+    assert partition.keys() == partition.expected() == {head + b"\x00\x00k1"}
+
+
+def test_the_keys_of_an_entry_are_bounded(partition: Partition) -> None:
+    """A long value next to a list would be in each of a hundred keys."""
+    partition.open(BY_TAGS)
+    for size, count in ((10, 100), (MAX_BYTES // 100, 1), (1_000, 1)):
+        tags = TOO_MANY[1:]
+        partition.put("k1", {"tags": tags, "dest": "x" * size})
+        assert len(partition.expected()) == count
+        assert sum(map(len, partition.expected())) < MAX_BYTES + 1_000
+    partition.put("k" * MAX_BYTES, {"tags": ["a", "b"]})
+    assert len(partition.expected()) == 2
+    partition.put("k" * MAX_BYTES, {"tags": ["a"]})
+    assert len(partition.expected()) == 2
+
+
+def test_a_sweep_is_due_when_half_of_the_entries_are_updated(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when half as many keys are: an entry with a list has many."""
+    monkeypatch.setattr(work, "_FEW", 1)
+    monkeypatch.setattr(StorePartition, "entries", lambda _: 10)
+    opened = partition.open(BY_TAGS, BY_DEST)
+    row = {"tags": ["a", "b", "c", "d"], "dest": "ATL"}
+    partition.put_all({f"k{number}": row for number in range(10)})
+    assert opened.indexes is not None
+    opened.indexes.begin_sweep()
+    partition.finish()
+    partition.put_all({f"k{number}": row for number in range(5)})
+    assert next_work(opened) is None
+    partition.put("k7", row)
+    assert next_work(opened) is not None

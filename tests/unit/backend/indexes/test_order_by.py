@@ -108,6 +108,17 @@ def test_only_the_first_rows_are_examined(tmp_path: Path) -> None:
         assert within.named[b"plan"] == b"index by-route"
 
 
+def test_one_value_of_several_is_enough(tmp_path: Path) -> None:
+    with flights(tmp_path) as made:
+        for number in range(4):
+            put_row(made, f"k{number}", {"delay": -number, "dest": f"D{number % 2}"})
+        for where in (
+            "dest = 'D1' and dest in ('D0', 'D1')",
+            "dest in ('D0', 'D1') and dest = 'D1'",
+        ):
+            assert keys_of(made, "delay", f"&where={quote(where)}") == ["k3", "k1"]
+
+
 def test_lines_are_in_order(tmp_path: Path) -> None:
     with flights(tmp_path) as made:
         for number in (3, 1, 2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.ingest.indexes.partition_indexes import PartitionIndexes
 from backend.ingest.read_priority import ReadPriority
+from model.indexes.declaration import parse_indexes
+from model.rows.declared_fields import parse_declared_fields
+from tests.support.in_process.examples import ORDERS
 
 BATCH, FETCH, BULK_FETCH = 40, 500, 4000
 CATCHING_UP: Any = SimpleNamespace(progress=SimpleNamespace(answerable=False))
@@ -41,10 +46,16 @@ def priority(reads: Reads) -> ReadPriority:
     return ReadPriority(lambda: reads.served)
 
 
-def sizes(priority: ReadPriority, reads: Reads, records: int, work: float) -> list[int]:
+def sizes(
+    priority: ReadPriority,
+    reads: Reads,
+    records: int,
+    work: float,
+    indexes: PartitionIndexes | None = None,
+) -> list[int]:
     """The sizes of the batches of a run. Each batch takes `work` s."""
     found = []
-    for batch in priority.batches(range(records)):
+    for batch in priority.batches(range(records), indexes):
         found.append(len(batch))
         reads.now += work
     return found
@@ -85,6 +96,31 @@ def test_whole_runs_have_fewer_pauses(
     assert fewest <= len(reads.pauses) <= most
 
 
+def indexes_with(**fields: str) -> PartitionIndexes:
+    declared = parse_declared_fields(fields)
+    indexes = parse_indexes({f"by-{name}": [name] for name in fields}, declared)
+    ids = {index.name: number for number, index in enumerate(indexes, 1)}
+    return PartitionIndexes(replace(ORDERS, indexes=indexes), ids, ids, 9, None)
+
+
+def test_a_batch_has_few_keys_of_indexes(reads: Reads, priority: ReadPriority) -> None:
+    """An entry has up to 100 keys in each index of a list."""
+    plain = indexes_with(**{f"a{number}": "int?" for number in range(8)})
+    lists = indexes_with(**{f"a{number}": "strings?" for number in range(8)})
+    assert sizes(priority, reads, BULK_FETCH, 0.0, plain) == [BULK_FETCH]
+    assert max(sizes(priority, reads, BULK_FETCH, 0.0, lists)) * 800 <= 50_000
+    reads.served += 1
+    for is_lagging, usual in ((False, BATCH), (True, FETCH)):
+        priority.begin(is_lagging)
+        lists.keys_each = 8.0
+        assert max(sizes(priority, reads, FETCH, 0.0, plain)) == usual
+        assert max(sizes(priority, reads, FETCH, 0.0, lists)) <= usual
+        lists.keys_each = 80.0
+        assert max(sizes(priority, reads, FETCH, 0.0, lists)) == usual // 10
+        lists.keys_each = 800.0
+        assert sum(sizes(priority, reads, FETCH, 0.0, lists)) == FETCH
+
+
 @pytest.mark.slow
 def test_reads_count_for_a_second(reads: Reads, priority: ReadPriority) -> None:
     def batches_after(seconds: float) -> int:
@@ -116,7 +152,7 @@ def test_a_fetch_is_large_while_a_store_partition_catches_up_without_reads(
 def test_batches_have_all_records_in_order(records: int, are_served: bool, lagging: bool) -> None:
     priority = ReadPriority(lambda: int(are_served))
     priority.begin(lagging)
-    found = list(priority.batches(range(records)))
+    found = list(priority.batches(range(records), None))
     assert [record for batch in found for record in batch] == list(range(records))
     if are_served and not lagging:
         assert all(len(batch) <= BATCH for batch in found)

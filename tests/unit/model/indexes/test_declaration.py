@@ -18,6 +18,8 @@ value = "json"
 dest = "string"
 delay = "int?"
 tags = "strings?"
+sizes = "longs"
+attributes = "map"
 """
 
 
@@ -34,6 +36,11 @@ def test_indexes_have_declared_fields_in_their_order() -> None:
     ]
 
 
+def test_a_list_may_be_any_field() -> None:
+    view = flights('[views.flights.indexes]\na = ["tags"]\nb = ["dest", "sizes"]\nc = ["dest"]')
+    assert [index.list_at for index in view.indexes] == [0, 1, None]
+
+
 def test_indexes_do_not_change_the_definition_of_a_view() -> None:
     with_index = flights('[views.flights.indexes]\nby-dest = ["dest"]')
     assert with_index.hash == flights("").hash
@@ -43,8 +50,13 @@ def test_indexes_do_not_change_the_definition_of_a_view() -> None:
 @pytest.mark.parametrize(
     ("indexes", "more", "message"),
     [
-        ('by-dest = ["origin"]', "", "declared fields: dest, delay, tags"),
-        ('by-tags = ["tags"]', "", "cannot be indexed"),
+        ('by-dest = ["origin"]', "", "declared fields: dest, delay, tags, sizes, attributes"),
+        (
+            'by-map = ["attributes"]',
+            "",
+            "'attributes' is a map of strings, which cannot be indexed",
+        ),
+        ('by-tags = ["tags", "dest", "sizes"]', "", "'sizes' is a second list"),
         ('by-dest = "dest"', "", "must be a list of 1 to 4 fields"),
         ("by-dest = []", "", "must be a list of 1 to 4 fields"),
         ('by-dest = ["dest", "dest"]', "", "is in it twice"),

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from model.expressions.types import Type, parse_field_type
 from model.indexes.encoding import (
+    MANY,
+    MAX_ELEMENTS,
     MAX_STRING,
     NULL,
     at_least,
@@ -21,6 +23,7 @@ from model.indexes.encoding import (
     equal,
     fields_of_key,
     key_head,
+    list_encoder,
     starts_with,
     stored_key_of,
 )
@@ -116,6 +119,27 @@ def test_long_strings_have_the_bytes_of_their_start() -> None:
     assert low <= encode("x" * 9999) < high
     low, high = starts_with("x" * 2000)
     assert low <= encode("x" * 3000) < high
+
+
+@pytest.mark.parametrize("text", ["strings?", "longs"])
+@given(data=st.data())
+def test_a_list_has_the_bytes_of_each_element(text: str, data: st.DataObject) -> None:
+    type_ = parse_field_type(text)
+    element = text.rstrip("?")[:-1] + "?"
+    values = data.draw(st.lists(VALUES[element], min_size=1, max_size=6))
+    encoded = list_encoder(type_)(values)
+    assert sorted(encoded) == sorted({encoder(parse_field_type(element))(v) for v in values})
+    for value in values:
+        assert equal(type_, value) in encoded
+
+
+def test_lists_without_elements_and_with_too_many() -> None:
+    encode = list_encoder(parse_field_type("longs?"))
+    assert encode(None) == encode([]) == (NULL,)
+    assert encode([*range(MAX_ELEMENTS + 1)]) == (MANY,)
+    assert len(encode([*range(MAX_ELEMENTS)] * 3)) == MAX_ELEMENTS
+    strings = list_encoder(parse_field_type("strings"))
+    assert len(strings(["x" * MAX_STRING, "x" * (MAX_STRING + 1)])) == 1
 
 
 def test_both_zeros_are_equal() -> None:
