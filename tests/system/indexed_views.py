@@ -19,9 +19,21 @@ KEYS = 20_000
 DESTS = [f"D{number}" for number in range(200)]
 MOVING = [f"moving {number}" for number in range(100)]
 NDJSON = "application/x-ndjson"
-FIELDS = '[views.v.fields]\ndest = "string?"\ndelay = "int?"\nprice = "double?"\n'
-BEFORE = 'by-dest = ["dest"]\nby-route = ["dest", "delay"]\n'
-AFTER = 'by-route = ["dest", "delay"]\nby-price = ["price", "dest"]\nby-delay = ["delay"]\n'
+FIELDS = """
+[views.v.fields]
+dest = "string?"
+delay = "int?"
+price = "double?"
+tags = "strings?"
+"""
+BEFORE = 'by-dest = ["dest"]\nby-route = ["dest", "delay"]\nby-tag = ["tags", "dest"]\n'
+AFTER = """
+by-route = ["dest", "delay"]
+by-price = ["price", "dest"]
+by-delay = ["delay"]
+by-tag = ["tags", "dest"]
+"""
+TAGS = [f"t{number}" for number in range(1_000)]
 
 Row = Any
 Predicate = Callable[[Row], bool]
@@ -49,6 +61,8 @@ def some_records(count: int, seed: int) -> Iterator[tuple[bytes, bytes | None]]:
             row["delay"] = chance.randrange(-500, 5_000)
         if chance.random() < 0.95:
             row["price"] = chance.randrange(4_000) / 4
+        if chance.random() < 0.3:
+            row["tags"] = chance.choices(TAGS, k=chance.randrange(5))
         value = None if chance.random() < 0.1 else json.dumps(row).encode()
         yield b"key %d" % chance.randrange(KEYS), value
 
@@ -63,6 +77,7 @@ def some_condition(chance: random.Random) -> tuple[str, Predicate]:
     low = chance.randrange(-500, 5_000)
     high = low + chance.randrange(60)
     price = chance.randrange(4_000) / 4
+    tag = chance.choice(TAGS)
     choices: list[tuple[str, Predicate]] = [
         (f"dest = '{one}'", lambda row: row.get("dest") == one),
         (f"dest in ('{one}', '{other}')", lambda row: row.get("dest") in (one, other)),
@@ -85,6 +100,11 @@ def some_condition(chance: random.Random) -> tuple[str, Predicate]:
         (
             f"price < 4 and delay > {low}",
             lambda row: number_in(row, "price") < 4 and number_in(row, "delay") > low,
+        ),
+        (f"contains(tags, '{tag}')", lambda row: tag in row.get("tags", [])),
+        (
+            f"dest = '{one}' and contains(tags, '{tag}')",
+            lambda row: tag in row.get("tags", []) and row.get("dest") == one,
         ),
         (
             f"dest is null and delay < {low % 300}",

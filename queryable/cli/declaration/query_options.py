@@ -164,7 +164,9 @@ QUERY_OPTIONS = (
         "where", [*WHOLE_VIEW, "fields"], "CONDITION",
         "Only entries that meet it: \"dest = 'ATL'\".", is_bound=True,
     ),
-    QueryOption("order_by", ["scan"], "FIELD", "Order by a field: an index must have this order."),
+    QueryOption(
+        "order_by", ["scan", *TIMED], "FIELD", "Order by a field: an index must have this order.",
+    ),
     QueryOption("select", ["scan", *TIMED], "FIELDS", "Fields of the values, such as a,b.c."),
     QueryOption(
         "max_examined", ["top", "aggregate", "count"], "N", "Read this many entries at most.", int,

@@ -57,6 +57,7 @@ def windows(
     partition: int | None = None,
     where: str | None = None,
     select: Fields = (),
+    order_by: str | None = None,
     stale: Stale | None = None,
     max_lag: int | None = None,
     max_staleness: Span | None = None,
@@ -64,12 +65,14 @@ def windows(
 ) -> Call[Pager[Window]]:
     """The windows that start from `from_` to `to`, of a key or of all keys from `key_from` to
     `key_to`; ordered by key, start, sequence. All bounds are included. For all keys, `partition` is
-    the only partition to read, `where` a condition, and `select` the fields of the values."""
+    the only partition to read, `where` a condition, `select` the fields of the values, and
+    `order_by` the field in whose order the rows come, if an index has this order."""
     view_info = yield from context.view_to_read(view, context.deadline(timeout))
     query = _Query(context, view_info, _WINDOWS, (from_, to), order, limit, page, timeout)
     pager: Pager[Window] = query.pager(
-        key, (key_from, key_to), stream, stale, max_lag, max_staleness, partition, where, select
-    )
+        key, (key_from, key_to), stream, stale, max_lag, max_staleness,
+        partition, where, select, order_by,
+    )  # fmt: skip
     return pager
 
 
@@ -89,6 +92,7 @@ def sessions(
     partition: int | None = None,
     where: str | None = None,
     select: Fields = (),
+    order_by: str | None = None,
     stale: Stale | None = None,
     max_lag: int | None = None,
     max_staleness: Span | None = None,
@@ -96,13 +100,14 @@ def sessions(
 ) -> Call[Pager[Session]]:
     """The sessions that overlap the time from `from_` to `to`, of a key or of all keys from
     `key_from` to `key_to`; ordered by key, end, start. All bounds are included. For all keys,
-    `partition` is the only partition to read, `where` a condition, and `select` the fields of the
-    values."""
+    `partition` is the only partition to read, `where` a condition, `select` the fields of the
+    values, and `order_by` the field in whose order the rows come, if an index has this order."""
     view_info = yield from context.view_to_read(view, context.deadline(timeout))
     query = _Query(context, view_info, _SESSIONS, (from_, to), order, limit, page, timeout)
     pager: Pager[Session] = query.pager(
-        key, (key_from, key_to), stream, stale, max_lag, max_staleness, partition, where, select
-    )
+        key, (key_from, key_to), stream, stale, max_lag, max_staleness,
+        partition, where, select, order_by,
+    )  # fmt: skip
     return pager
 
 
@@ -166,17 +171,18 @@ class _Query:
         partition: int | None = None,
         where: str | None = None,
         select: Fields = (),
+        order_by: str | None = None,
     ) -> Any:
         """The rows of one key or of all keys. Raises BadUse."""
         check_page_size(self.page, self.limit)
         if key is ALL_KEYS:
             if max_lag is not None or max_staleness is not None:
                 raise BadUse("max_lag and max_staleness require a key.")
-            return self._all_keys_pager(keys, stream, stale, partition, where, select)
+            return self._all_keys_pager(keys, stream, stale, partition, where, select, order_by)
         if partition is not None:
             raise BadUse("partition cannot be combined with a key.")
-        if where is not None or select:
-            raise BadUse("where and select cannot be combined with a key.")
+        if where is not None or select or order_by is not None:
+            raise BadUse("where, select and order_by cannot be combined with a key.")
         if keys != (None, None):
             raise BadUse("key_from and key_to cannot be combined with a key.")
         return self._key_pager(key, stale, max_lag, max_staleness)
@@ -220,6 +226,7 @@ class _Query:
         partition: int | None,
         where: str | None,
         select: Fields,
+        order_by: str | None,
     ) -> Any:
         view = self.view
 
@@ -232,13 +239,14 @@ class _Query:
                 .add("order", self.order)
                 .add("partition", partition)
                 .add_filter(where, select)
+                .add("order_by", order_by)
                 .add("stale", stale)
             )
 
         def path(view: View) -> str:
             return f"/views/{view.name}/{self.kind.path}"
 
-        if stream and can_resume(view):
+        if stream and order_by is None and can_resume(view):
             return StreamPager(
                 self.context,
                 path(view),

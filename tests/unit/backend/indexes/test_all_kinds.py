@@ -22,13 +22,19 @@ from tests.support.in_process.cluster import Cluster
 from tests.unit.backend.queries.scans.any_partition import cluster
 from tests.unit.backend.queries.scans.grown_topic import Producer, place_all
 
-FIELDS = parse_declared_fields({"dest": "string?", "delay": "int?"})
-INDEXES = parse_indexes({"by-dest": ["dest"], "by-delay": ["delay", "dest"]}, FIELDS)
+FIELDS = parse_declared_fields({"dest": "string?", "delay": "int?", "tags": "strings?"})
+INDEXES = parse_indexes(
+    {"by-dest": ["dest"], "by-delay": ["delay", "dest"], "by-tags": ["tags", "dest"]}, FIELDS
+)
 DESTS = ["ATL", "JFK", "ORD"]
 FLIGHT = {
     "type": "record",
     "name": "Flight",
-    "fields": [{"name": "dest", "type": "string"}, {"name": "delay", "type": "int"}],
+    "fields": [
+        {"name": "dest", "type": "string"},
+        {"name": "delay", "type": "int"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+    ],
 }
 INDEXED = [name for name, kind in KINDS.items() if not kind.has_versions]
 AVRO = {"value": "avro", "value_schema": "confluent", "schemas": FakeSchemas(id7=FLIGHT)}
@@ -38,6 +44,11 @@ CONDITIONS: list[tuple[str, Callable[[Any], bool]]] = [
     ("delay = 2 and dest = 'JFK'", lambda row: (row["delay"], row["dest"]) == (2, "JFK")),
     ("delay >= 2", lambda row: row["delay"] >= 2),
     ("delay is null", lambda row: False),
+    ("contains(tags, 'a')", lambda row: "a" in row["tags"]),
+    (
+        "contains(tags, 'b') and dest = 'ORD'",
+        lambda row: "b" in row["tags"] and row["dest"] == "ORD",
+    ),
 ]
 
 
@@ -65,6 +76,17 @@ def check(made: Cluster, chance: random.Random) -> set[str]:
     return plans
 
 
+def check_order(made: Cluster, chance: random.Random) -> None:
+    """Rows are in the order of the fields of the index, then in that of a scan."""
+    instance = chance.choice(list(made.nodes))
+    rows = asked(made, instance, "limit=1000")[0]["items"]
+    expected = sorted(rows, key=lambda row: (row["value"]["delay"], row["value"]["dest"]))
+    found, plan = asked(made, instance, "limit=1000&order_by=delay")
+    assert (found["items"], plan) == (expected, "index by-delay")
+    found, _ = asked(made, instance, "limit=1000&order_by=delay&order=desc")
+    assert found["items"] == expected[::-1]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("store", INDEXED)
 @pytest.mark.parametrize(
@@ -90,6 +112,8 @@ def test_rows_are_those_of_a_scan(
             if chance.random() < 0.1:
                 made.settle()
                 plans |= check(made, chance)
+                if at <= 70:
+                    check_order(made, chance)
             if at == 70:
                 made.settle()
                 assert {plan for plan in plans if "index" in plan} == plans
@@ -102,7 +126,8 @@ def test_rows_are_those_of_a_scan(
 
 
 def some_row(chance: random.Random) -> dict[str, Any]:
-    return {"dest": chance.choice(DESTS), "delay": chance.randrange(4)}
+    tags = chance.choices("abc", k=chance.randrange(4))
+    return {"dest": chance.choice(DESTS), "delay": chance.randrange(4), "tags": tags}
 
 
 def to_json(chance: random.Random) -> bytes:

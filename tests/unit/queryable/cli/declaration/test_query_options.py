@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queryable import Client
-from queryable.cli.declaration.query_options import QUERY_OPTIONS, QueryOption
+from queryable.cli.declaration.query_options import QUERY_OPTIONS, TIMED, QueryOption
 from tests.support.clients.scripted_transport import ORDERS
 from tests.unit.queryable.cli.commands.running import run
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
@@ -42,6 +42,7 @@ def test_a_query_has_each_option_once() -> None:
             "aggregate orders --by a --order-by avg --order asc --limit 3",
             "by=a&order_by=avg&order=asc&limit=3",
         ),
+        ("scan orders --order-by delay --limit 3", "order=asc&order_by=delay&limit=3"),
         ("count orders --exact --stale allow", "exact=true&stale=allow"),
         ("get orders a --max-lag 0 --max-staleness 5s", "max_lag=0&max_staleness=5s"),
         ("get orders a --local", "route=local"),
@@ -57,6 +58,18 @@ def test_options_become_parameters_of_the_request(arguments: str, parameters: st
         run(server.url, *arguments.split())
         query = server.paths[-1].partition("?")[2]
     assert query.startswith(parameters) if parameters.endswith("=") else query == parameters
+
+
+@pytest.mark.parametrize("store", TIMED)
+def test_rows_with_times_are_ordered_by_a_field(store: str) -> None:
+    def answer(request: RequestHandler) -> None:
+        is_view = request.path == "/views/w"
+        view = {**ORDERS, "name": "w", "store": store.removesuffix("s")}
+        request.respond(200, view if is_view else {"items": [], "next": None})
+
+    with serving(answer) as server:
+        run(server.url, store, "w", "--order-by", "delay", "--order", "desc")
+        assert server.paths[-1] == f"/views/w/{store}?order=desc&order_by=delay&limit=1000"
 
 
 @pytest.mark.parametrize(

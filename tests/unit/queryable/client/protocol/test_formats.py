@@ -31,6 +31,8 @@ from tests.support.clients.scripted_transport import (
         (scan.scan, ("orders",), {"limit": -1}),
         (append.append, ("orders", "a", float("nan")), {}),
         (time_ranges.windows, ("orders", "a"), {"key_from": "a"}),
+        (time_ranges.windows, ("orders", "a"), {"order_by": "delay"}),
+        (time_ranges.sessions, ("orders", "a"), {"order_by": "delay"}),
     ],
 )
 def test_invalid_arguments_are_not_sent(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,20 @@ def test_broken_stream_of_windows_resumes_after_its_last_window() -> None:
     found = rows(driver, time_ranges.windows, "w", stream=True)
     assert [(row.key, row.start, row.sequence) for row in found] == every
     assert "key_from=a" in driver.targets[2]
+
+
+@pytest.mark.parametrize("of", [time_ranges.windows, time_ranges.sessions])
+@pytest.mark.parametrize("stream", [False, True])
+def test_rows_with_times_in_the_order_of_a_field(of: Any, stream: bool) -> None:
+    """In pages: a stream could not be resumed after its last key."""
+    items = [{"key": k, "start": 1, "end": 9, "sequence": 0, "value": 0} for k in "ba"]
+    page = ok({"items": items, "next": None})
+    driver = Driver(ok({**ORDERS, "name": "w", "store": "window"}), page)
+    found = rows(driver, of, "w", order_by="delay", order="desc", stream=stream)
+    assert [row.key for row in found] == ["b", "a"]
+    resource, _, query = driver.targets[-1].partition("?")
+    assert resource == f"/views/w/{of.__name__}"
+    assert {"order_by=delay", "order=desc", "limit=1000"} <= {*query.split("&")}
 
 
 def test_stream_that_always_breaks_fails() -> None:
