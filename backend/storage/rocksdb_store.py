@@ -22,6 +22,7 @@ from rocksdict import (
     WriteOptions,
 )
 
+from backend.storage.moment import Moment
 from backend.storage.options import LEVEL0_FILES, StoreOptions
 from backend.storage.ownership import Mark
 from backend.telemetry.engine import EngineState
@@ -41,7 +42,7 @@ CHECKPOINT = ".checkpoint-"  # between a partition's number and a time
 # after other errors of reads, such as "Too many open files", the next read may succeed
 _DAMAGE_AT_READS = ("Corruption", "No such file", "Input/output error")
 _FEW_KEYS = 8  # up to this number, RocksDB's look-up of a list (MultiGet) is slower
-_ATTEMPTS = 20  # scans begin within some µs, so there is hardly ever a write between them
+_ATTEMPTS = 3  # scans begin within some µs, so there is hardly ever a write between them
 _FLUSH_BEFORE_END = 8_000  # records before the end of a bulk load
 _COMPACT_AFTER = 5.0  # s after the end of a bulk load, or after the store was copied
 _COMPACT_AGAIN_AFTER = 30.0  # s after a failure
@@ -150,14 +151,18 @@ class RocksDBStore:
         self, ranges: Sequence[tuple[bytes, bytes]], backwards: bool = False
     ) -> tuple[Callable[[bytes], bytes | None], list[Iterator[tuple[bytes, bytes]]]]:
         """`get`, and `scan` for each range (low, high), of the store as it is at one moment. Raises
-        StoreError, StoreClosedError; the latter also if there are too many writes."""
+        StoreError, StoreClosedError."""
         for _ in range(_ATTEMPTS):
             before = self._sequence_number()
             get = self._snapshot()
             scans = [self.scan(low, high, backwards) for low, high in ranges]
             if self._sequence_number() == before:
                 return get, scans
-        raise StoreClosedError(str(self.path))
+        try:
+            moment = Moment(self._db.iter(ReadOptions()), self._read_error)
+        except Exception as e:
+            raise self._read_error(e) from e
+        return moment.get, [moment.scan(low, high, backwards) for low, high in ranges]
 
     def _snapshot(self) -> Callable[[bytes], bytes | None]:
         try:

@@ -21,6 +21,7 @@ from backend.ingest.read_priority import ReadPriority
 from backend.ingest.store_partitions import StorePartition
 from backend.ingest.writer import PartitionWriter
 from backend.queries.scans import index_run
+from backend.storage import rocksdb_store
 from model.indexes.declaration import parse_indexes
 from model.rows.declared_fields import parse_declared_fields
 from model.views import View
@@ -134,17 +135,19 @@ _WHERE = st.lists(_PARTS, min_size=1, max_size=3).map(" and ".join)
 
 @pytest.mark.slow
 @settings(max_examples=examples(150))
-@given(_CHANGES, st.lists(_WHERE, min_size=1, max_size=6), st.booleans())
+@given(_CHANGES, st.lists(_WHERE, min_size=1, max_size=6), st.booleans(), st.booleans())
 def test_rows_are_those_of_sqlite(
     tmp_path_factory: pytest.TempPathFactory,
     changes: list[tuple[int, Any]],
     conditions: list[str],
     are_all_walked: bool,
+    is_busy: bool,
 ) -> None:
     """Rows are inserted, updated and deleted, which leaves keys of the rows before."""
     rows: dict[str, Any] = {}
     with flights(tmp_path_factory.mktemp("w")) as made, pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_run, "_FEW", 1_000 if are_all_walked else 1)
+        patch.setattr(rocksdb_store, "_ATTEMPTS", 0 if is_busy else 3)  # too many writes
         for number, row in changes:
             put_row(made, f"k{number:02}", row)
             rows[f"k{number:02}"] = row

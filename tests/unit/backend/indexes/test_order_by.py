@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.storage import rocksdb_store
 from tests.support.examples import examples
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.world import NDJSON, World
@@ -46,6 +47,7 @@ def keys_of(of: World, order_by: str, more: str = "", instance: str = "b1") -> l
     st.sampled_from(["delay", "price", "dest"]),
     st.booleans(),
     st.integers(1, 5),
+    st.booleans(),
 )
 def test_the_order_is_that_of_sqlite(
     tmp_path_factory: pytest.TempPathFactory,
@@ -54,9 +56,11 @@ def test_the_order_is_that_of_sqlite(
     order_by: str,
     backwards: bool,
     limit: int,
+    is_busy: bool,
 ) -> None:
     rows: dict[str, Any] = {}
-    with flights(tmp_path_factory.mktemp("w")) as made:
+    with flights(tmp_path_factory.mktemp("w")) as made, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rocksdb_store, "_ATTEMPTS", 0 if is_busy else 3)
         for number, row in changes:
             put_row(made, f"k{number:02}", row)
             rows[f"k{number:02}"] = row

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.storage import rocksdb_store
 from backend.storage.data_directory import DataDirectory
 from model.problems import StoreError
 from model.records import METADATA_KEY, POSITION_KEY
@@ -161,15 +162,25 @@ def test_not_every_error_of_a_read_is_damage(
 
 @pytest.mark.parametrize("where", [0.02, 0.5, 0.9])
 @pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("is_busy", [False, True], ids=["scan", "among-writes"])
 def test_a_scan_of_damaged_blocks_fails_and_does_not_end_early(
-    folder: DataDirectory, where: float, backwards: bool
+    folder: DataDirectory,
+    where: float,
+    backwards: bool,
+    is_busy: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = filled_store(folder)
     store.close()
     store = open_store(folder)
     file = first_file(store.path, "*.sst")
     flip_bits(file, int(file.stat().st_size * where), 64)
+    if is_busy:
+        monkeypatch.setattr(rocksdb_store, "_ATTEMPTS", 0)
+        _, [entries] = store.at_one_moment([(b"\x01", b"\x02")], backwards)
+    else:
+        entries = store.scan(b"\x01", b"\x02", backwards=backwards)
     with pytest.raises(StoreError, match="Corruption") as raised:
-        list(store.scan(b"\x01", b"\x02", backwards=backwards))
+        list(entries)
     assert raised.value.damaged
     store.close()

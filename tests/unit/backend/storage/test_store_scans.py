@@ -93,10 +93,49 @@ def test_reads_are_of_one_moment(tmp_path: Path, backwards: bool) -> None:
     in_order = [b"\x01a1", b"\x01a2"]
     assert found == [in_order[::-1] if backwards else in_order, [b"\x01b2"]]
     assert (get(b"\x01a2"), get(b"\x01a3")) == (b"", None)
-    with pytest.raises(StoreClosedError):
-        store.at_one_moment(Ranges(lambda: write(b"\x01a")))
-    assert writes < 100
     store.close()
     with pytest.raises(StoreClosedError):
         store.at_one_moment(ranges)
+    folder.close()
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_reads_are_of_one_moment_among_many_writes(tmp_path: Path, backwards: bool) -> None:
+    """A key moves from one range to the other with each write, and others come and go."""
+    folder = DataDirectory(tmp_path)
+    store, _ = folder.open("v", 0)
+    keys = [b"\x01a%03d" % number for number in range(100)]
+    writes = 0
+
+    def write() -> None:
+        nonlocal writes
+        writes += 1
+        batch = store.new_batch()
+        for key in keys:
+            batch.put(key, b"%d" % writes)
+        here, there = (b"\x01a5", b"\x01b5") if writes % 2 else (b"\x01b5", b"\x01a5")
+        batch.put(here, b"%d" % writes)
+        batch.delete(there)
+        store.write(batch, writes)
+
+    write()
+    ranges = Ranges(write)
+    get, scans = store.at_one_moment(ranges, backwards)
+    assert 1 < writes < 100
+    [moving] = {b"\x01a5", b"\x01b5"} - {key for key in (b"\x01a5", b"\x01b5") if get(key) is None}
+    at = get(moving)
+    write()
+    entries = []
+    for rows in zip(scans[0], keys if not backwards else keys[::-1], strict=False):
+        entries.append(rows[0])
+        write()
+        assert get(keys[7]) == get(moving) == at  # between two entries of a scan
+    entries += [*scans[0], *scans[1]]
+    expected = [(key, at) for key in sorted([*keys, moving])]
+    in_a, in_b = (
+        [pair for pair in expected if pair[0].startswith(head)] for head in (b"\x01a", b"\x01b")
+    )
+    assert entries == ([*in_a[::-1], *in_b] if backwards else [*in_a, *in_b])
+    assert get(b"\x01a1234") is None
+    store.close()
     folder.close()
