@@ -70,8 +70,9 @@ class ReadPriority:
         size = _BATCH if self._pauses and not self._is_lagging else run
         if indexes is None:
             return size
-        if self._pauses and indexes.keys_each > _KEYS:
-            size = max(int(min(size, _FETCH) * _KEYS / indexes.keys_each), 1)
+        keys = indexes.keys_each(indexes.ids)
+        if self._pauses and keys > _KEYS:
+            size = max(int(min(size, _FETCH) * _KEYS / keys), 1)
         return min(size, indexes.most_entries)
 
     def _pause(self) -> None:

@@ -89,13 +89,13 @@ class StorePartition:
         return self.progress.position if self.to_verify is None else self.to_verify.offset
 
     def entries(self) -> int:
-        """RocksDB's estimate of the number of entries. An index has a key for each of them, and one
+        """RocksDB's estimate of the number of entries. An index has keys for each of them, and one
         that is built for some of them."""
         number, indexes = self.store.entries(), self.indexes
         if indexes is None:
             return number
-        in_builds = indexes.built_entries * len(indexes.unready)
-        return max(number - in_builds, 0) // (1 + len(indexes.ready))
+        in_builds = indexes.built_entries * indexes.keys_each(indexes.unready)
+        return int(max(number - in_builds, 0) // (1 + indexes.keys_each(indexes.ready)))
 
     def seconds_left(self, now: float) -> float | None:
         """The estimated time (s) until it is answerable, at the average rate so far. None if

@@ -12,14 +12,15 @@ differ, all indexes are built again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import orjson
 
 from backend.ingest.protocols import Batch, Store
-from model.indexes.encoding import MAX_ELEMENTS, MAX_ID, SIZE, key_head
-from model.indexes.fields import IndexedFields
+from model.indexes.encoding import MAX_ELEMENTS, MAX_ID, SIZE, UNREADABLE, key_head
+from model.indexes.fields import Column, IndexedFields
 from model.kinds.layout import ALL, after
 from model.records import (
     ENTRY,
@@ -27,6 +28,7 @@ from model.records import (
     INDEX_POSITION_KEY,
     INDEXES_KEY,
     encode_number,
+    is_tombstone,
 )
 from model.rows.row_view import Pair
 from model.views import View
@@ -34,6 +36,9 @@ from model.views import View
 ALL_KEYS = INDEX, after(INDEX)
 _MAX_KEYS = 50_000
 """Of indexes, in one batch."""
+_RECENT = 10_000
+"""Entries of whose keys the average is known."""
+_SAMPLE, _SAMPLE_BYTES = 200, 1 << 18
 
 
 class IndexedBatch:
@@ -54,15 +59,14 @@ class IndexedBatch:
 
 
 class PartitionIndexes:
-    """Only the ingest thread may use it, except `ready`, `is_building`, `note_look_up` and
-    `sweep_is_due`.
+    """Only the ingest thread may use it, except `ready`, `is_building`, `keys_each`, `note_look_up`
+    and `sweep_is_due`.
 
     `ready`: the ids of the indexes that have all entries, by name; replaced, never modified.
     `reached`: the stored key up to which entries are in the indexes that are built (None: none
-    yet). `built_entries`: their number. `puts`: the entries, summed over the indexes, whose keys
-    were written since the last sweep began, without those of a build. `most_entries`: how many
-    entries may have their keys in one batch. `keys_each`: the average number of keys of an entry of
-    the last batch. `sweep_from`: the key at which the sweep goes on (None: there is no sweep).
+    yet). `built_entries`: their number. `puts`: the keys that were written since the last sweep
+    began, without those of a build. `most_entries`: how many entries may have their keys in one
+    batch. `sweep_from`: the key at which the sweep goes on (None: there is no sweep).
     `sweep_is_due`: whether a query has met an entry whose keys must be written again. `sweeps`,
     `swept`, `stale_met`: sweeps that have ended, the stale keys that they have deleted, and those
     that look-ups have met, since the store was opened.
@@ -90,7 +94,8 @@ class PartitionIndexes:
         self.fields = IndexedFields(view, view.indexes)
         most_keys = sum(1 if i.list_at is None else MAX_ELEMENTS for i in view.indexes)
         self.most_entries = _MAX_KEYS // most_keys
-        self.keys_each = 1.0
+        self._lists = [index.name for index in view.indexes if index.list_at is not None]
+        self._counted = dict.fromkeys(self._lists, (0.0, 0.0))  # keys, and their entries
         self._next_id = next_id
         self._heads = [(index.name, key_head(ids[index.name])) for index in view.indexes]
 
@@ -102,6 +107,28 @@ class PartitionIndexes:
     @property
     def is_building(self) -> bool:
         return len(self.ready) < len(self.ids)
+
+    def keys_each(self, names: Iterable[str]) -> float:
+        """The number of keys of an entry in these indexes: the average of the last ones."""
+        counted = [self._counted.get(name, (1.0, 1.0)) for name in names]
+        return sum([keys / entries if entries else 1.0 for keys, entries in counted])
+
+    def sample(self, pairs: Sequence[Pair]) -> None:
+        """Note how many keys these entries have."""
+        if self._lists and pairs:
+            columns = self.fields.read_to_write(pairs)
+            for index, column in zip(self.view.indexes, columns, strict=True):
+                self._count(index.name, column, len(pairs))
+
+    def _count(self, name: str, column: Column, entries: int) -> None:
+        if (counted := self._counted.get(name)) is not None:
+            unreadable = column.fields.count(UNREADABLE)
+            keys, known = counted
+            part = 0.5 if known > _RECENT else 1.0
+            self._counted[name] = (
+                keys * part + len(column.fields) - unreadable,
+                known * part + entries - unreadable,
+            )
 
     def note_look_up(self, valid: int, stale: int) -> None:
         """Count the entries that a look-up has read, and keys that named none. Any thread may call
@@ -117,14 +144,13 @@ class PartitionIndexes:
 
     def add(self, batch: Batch, pairs: Sequence[Pair], only_missing: bool = False) -> int:
         """Add the keys of entries, without tombstones, to a batch. `only_missing`: of the indexes
-        that are built; raises SchemaNotYet. Returns the number of entries, summed over the
-        indexes."""
+        that are built; raises SchemaNotYet. Returns their number."""
         if not pairs:
             return 0
         columns = self.fields.read_to_write(pairs, waits=only_missing)
         stored_keys = [stored_key[1:] for stored_key, _ in pairs]
         put = batch.put
-        count = keys = 0
+        count = 0
         for (name, head), column in zip(self._heads, columns, strict=True):
             if only_missing and name in self.ready:
                 continue
@@ -134,9 +160,8 @@ class PartitionIndexes:
                     length = len(fields)
                     size = SIZE.pack(length)
                 put(head + fields + stored_keys[number], size)
-            count += len(pairs)
-            keys += len(column.fields)
-        self.keys_each = keys / len(pairs)
+            count += len(column.fields)
+            self._count(name, column, len(pairs))
         return count
 
     def add_entries(self, indexed: IndexedBatch) -> None:
@@ -205,7 +230,8 @@ def open_indexes(view: View, store: Store) -> PartitionIndexes | None:
         store.write(batch, position)
         return None
     document = None if raw is None else orjson.loads(raw)
-    is_empty = next(iter(store.scan(*ALL)), None) is None
+    sample = list(first_entries(store.scan(*ALL), _SAMPLE, _SAMPLE_BYTES))
+    is_empty = not sample
     is_current = store.get(INDEX_POSITION_KEY) == encode_number(position)
     indexes = _opened(view, document, is_current, is_empty)
     if document is None or indexes is None:
@@ -217,10 +243,20 @@ def open_indexes(view: View, store: Store) -> PartitionIndexes | None:
         for stored in document["indexes"].values():
             if stored["id"] not in kept:
                 batch.delete_range(key_head(stored["id"]), key_head(stored["id"] + 1))
+    indexes.sample([pair for pair in sample if not is_tombstone(pair[1])])
     indexes.puts_document(batch, indexes.ready)
     note_position(batch, position)
     store.write(batch, position)
     return indexes
+
+
+def first_entries(entries: Iterable[Pair], most: int, size: int) -> Iterator[Pair]:
+    """The first `most` entries, up to the one that exceeds `size` bytes."""
+    for pair in islice(entries, most):
+        yield pair
+        size -= len(pair[1])
+        if size <= 0:
+            return
 
 
 def _opened(

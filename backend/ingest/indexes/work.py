@@ -7,10 +7,10 @@ slice takes some 0.2 ms, and a pause follows (`ReadPriority`).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 
-from backend.ingest.indexes.partition_indexes import ALL_KEYS, PartitionIndexes
+from backend.ingest.indexes.partition_indexes import ALL_KEYS, PartitionIndexes, first_entries
 from backend.ingest.read_priority import ReadPriority
 from backend.ingest.store_partitions import StorePartition
 from backend.ingest.writer import PartitionWriter
@@ -49,11 +49,12 @@ class IndexWork:
     def _build(self, store_partition: StorePartition, indexes: PartitionIndexes) -> None:
         store = store_partition.store
         low = ALL[0] if indexes.reached is None else indexes.reached + b"\0"
-        pairs = list(_slice(store.scan(low, ALL[1], once=True)))
+        entries = store.scan(low, ALL[1], once=True)
+        pairs = list(first_entries(entries, _SLICE, _SLICE_BYTES))
         for piece in self._read_priority.batches(pairs, indexes):
             batch = store.new_batch()
-            entries = [pair for pair in piece if not is_tombstone(pair[1])]
-            indexes.add(batch, entries, only_missing=True)
+            with_values = [pair for pair in piece if not is_tombstone(pair[1])]
+            indexes.add(batch, with_values, only_missing=True)
             if piece:
                 indexes.built(batch, piece[-1][0], len(piece))
             self._write(store_partition, batch)
@@ -97,16 +98,6 @@ def next_work(store_partition: StorePartition) -> PartitionIndexes | None:
     return indexes if has_work else None
 
 
-def _slice(entries: Iterable[Pair]) -> Iterator[Pair]:
-    """The first entries, up to a number and a size."""
-    size = 0
-    for pair in islice(entries, _SLICE):
-        yield pair
-        size += len(pair[1])
-        if size >= _SLICE_BYTES:
-            return
-
-
 def _is_stale(store_partition: StorePartition, indexes: PartitionIndexes) -> bool:
     """Whether a sweep is worth its work: half of the entries have new keys since the last one, or
     look-ups have read more stale keys than others, or an entry must get its keys."""
@@ -114,7 +105,7 @@ def _is_stale(store_partition: StorePartition, indexes: PartitionIndexes) -> boo
         return True
     if indexes.puts < _FEW:
         return False
-    return indexes.puts > len(indexes.ids) * store_partition.entries() // 2
+    return indexes.puts > indexes.keys_each(indexes.ids) * store_partition.entries() // 2
 
 
 def _stale_keys(

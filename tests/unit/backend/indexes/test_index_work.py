@@ -380,6 +380,23 @@ def test_an_entry_has_a_key_for_each_element(partition: Partition) -> None:
     assert partition.keys() == partition.expected() == {head + b"\x00\x00k1"}
 
 
+def test_the_number_of_entries_is_known_though_they_have_many_keys(partition: Partition) -> None:
+    """It is an estimate: of the entries that a scan would read, and of a count."""
+    partition.open()
+    rows = {f"k{n:03}": {"tags": [f"t{n}", "a", "b"], "dest": "ATL"} for n in range(900)}
+    partition.put_all(rows)
+    for indexes in ((BY_TAGS,), (BY_TAGS, BY_DEST), (BY_TAGS, BY_DEST)):
+        opened = partition.open(*indexes)
+        assert 900 <= opened.entries() < 910
+        if opened.indexes is not None and opened.indexes.is_building:
+            partition.work._build(opened, opened.indexes)
+            assert 900 <= opened.entries() < 910
+            partition.finish()
+            assert 900 <= opened.entries() < 910
+    partition.put_all({f"l{n:03}": {"tags": [*"abcdefg"]} for n in range(900)})
+    assert 1_500 < partition.opened.entries() < 2_100
+
+
 def test_the_keys_of_an_entry_are_bounded(partition: Partition) -> None:
     """A long value next to a list would be in each of a hundred keys."""
     partition.open(BY_TAGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from backend.ingest.indexes.partition_indexes import PartitionIndexes
 from backend.ingest.read_priority import ReadPriority
 from model.indexes.declaration import parse_indexes
+from model.records import ENTRY, entry_head
 from model.rows.declared_fields import parse_declared_fields
 from tests.support.in_process.examples import ORDERS
 
@@ -103,22 +105,30 @@ def indexes_with(**fields: str) -> PartitionIndexes:
     return PartitionIndexes(replace(ORDERS, indexes=indexes), ids, ids, 9, None)
 
 
+def indexes_of_lists() -> PartitionIndexes:
+    return indexes_with(**{f"a{number}": "strings?" for number in range(8)})
+
+
 def test_a_batch_has_few_keys_of_indexes(reads: Reads, priority: ReadPriority) -> None:
     """An entry has up to 100 keys in each index of a list."""
     plain = indexes_with(**{f"a{number}": "int?" for number in range(8)})
-    lists = indexes_with(**{f"a{number}": "strings?" for number in range(8)})
+    lists = indexes_of_lists()
     assert sizes(priority, reads, BULK_FETCH, 0.0, plain) == [BULK_FETCH]
     assert max(sizes(priority, reads, BULK_FETCH, 0.0, lists)) * 800 <= 50_000
     reads.served += 1
     for is_lagging, usual in ((False, BATCH), (True, FETCH)):
         priority.begin(is_lagging)
-        lists.keys_each = 8.0
+        lists = indexes_of_lists()
         assert max(sizes(priority, reads, FETCH, 0.0, plain)) == usual
         assert max(sizes(priority, reads, FETCH, 0.0, lists)) <= usual
-        lists.keys_each = 80.0
-        assert max(sizes(priority, reads, FETCH, 0.0, lists)) == usual // 10
-        lists.keys_each = 800.0
-        assert sum(sizes(priority, reads, FETCH, 0.0, lists)) == FETCH
+        for elements, size in ((1, usual), (10, usual // 10), (100, max(usual // 100, 1))):
+            lists = indexes_of_lists()
+            row = {f"a{number}": [f"t{n}" for n in range(elements)] for number in range(8)}
+            entry = entry_head(7, 1) + json.dumps(row).encode()
+            lists.sample([(ENTRY + b"k", entry)])
+            found = sizes(priority, reads, FETCH, 0.0, lists)
+            assert sum(found) == FETCH
+            assert max(found) == min(size, 50_000 // 800)
 
 
 @pytest.mark.slow
