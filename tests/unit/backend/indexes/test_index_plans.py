@@ -280,3 +280,18 @@ def test_whole_numbers_of_more_than_64_bits_are_null(tmp_path: Path) -> None:
         ):
             keys, plan = asked(made, condition)
             assert (keys, plan[:6]) == (expected, "index "), condition
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_an_entry_that_several_keys_name_comes_once(tmp_path: Path, order: str) -> None:
+    with flights(tmp_path) as made:
+        put(made, b"k1", b"{not json")
+        for dest in ("ATL", "JFK", "ATL"):
+            put_row(made, "k1", {"dest": dest})
+            put_row(made, "k2", {"dest": dest})
+        for where in ("dest = 'ATL'", "dest in ('ATL', 'JFK')", "dest in ('ATL', 'JFK', 'SEA')"):
+            keys, plan = asked(made, where, f"&order={order}&limit=5")
+            assert sorted(keys) == ["k1", "k2"]
+            assert plan.startswith("index")
+            [count] = [made.ask(f"count?where={quote(where)}").json["count"]]
+            assert count == 2

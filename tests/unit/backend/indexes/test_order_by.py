@@ -97,6 +97,20 @@ def test_a_stale_key_names_no_row(tmp_path: Path) -> None:
         assert keys_of(made, "delay", f"&where={quote('delay > 60')}") == ["k2", "k1"]
 
 
+@pytest.mark.parametrize("limit", [1, 2, 10])
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_a_stale_key_on_either_side_names_no_row(tmp_path: Path, order: str, limit: int) -> None:
+    with flights(tmp_path) as made:
+        for number in range(6):
+            put_row(made, f"k{number}", {"delay": 50})
+        for number, delay in enumerate((90, 10, 70, 30, 80, 20)):
+            put_row(made, f"k{number}", {"delay": delay})
+            put_row(made, f"k{number}", {"delay": 100 - delay})
+        ascending = ["k0", "k4", "k2", "k3", "k5", "k1"]
+        keys = ascending if order == "asc" else ascending[::-1]
+        assert keys_of(made, "delay", f"&order={order}&limit={limit}") == keys
+
+
 def test_only_the_first_rows_are_examined(tmp_path: Path) -> None:
     with flights(tmp_path) as made:
         for number in range(400):
