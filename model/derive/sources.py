@@ -14,15 +14,17 @@ from model.derive.fields import parse_topic
 from model.derive.maps import TABLE, parse_kind
 from model.derive.reading import TableError, check_keys
 from model.derive.rows import ROW_KEYS
-from model.derive.schema_fields import TEXT
+from model.derive.schema_fields import JSON, TEXT
+from model.derive.schema_files import SUBJECT, SchemaFile, declared_schema
 from model.derive.table import parse_derivation
 from model.formats.format import Read
+from model.formats.registry import FORMATS
 
 MAX_SOURCES = 1000
 _TIME_KEYS = ("time", "lateness", "earliness")
 _VALUE_KEYS = ("format", "schema", "message", "fields", *ROW_KEYS)
 _JOIN_KEYS = ("fields", *ROW_KEYS)
-_KEYS = ("topic", "kind", *_VALUE_KEYS, *_TIME_KEYS)
+_KEYS = ("topic", "kind", SUBJECT, *_VALUE_KEYS, *_TIME_KEYS)
 _EXAMPLE = '[sources.orders] with fields = { id = "string" }'
 
 
@@ -94,11 +96,31 @@ def _parse_source(name: str, table: Any, read: Read) -> DeclaredSource:
         raise TableError(
             (), f'fields is missing: fields = {{ id = "string" }}, or write format = "{TEXT}"'
         )
-    keys = {key: value for key, value in table.items() if key != "topic"}
+    keys = {key: value for key, value in table.items() if key not in ("topic", SUBJECT)}
+    declared = declared_schema(name, table)
+    if declared is not None and "schema" not in table:
+        keys["schema"] = _existing(declared, read)
+    elif declared is None and SUBJECT in table:
+        raise TableError((SUBJECT,), "only for fields that a schema declares: omit fields")
     # a view of the source, which is parsed for its errors
     view = {"key": "record_key", "select": "1"} if parse_kind(table) else _COUNT
     parse_derivation({**keys, "from": topic, **view}, read)
     return DeclaredSource(name, topic, keys)
+
+
+def _existing(declared: SchemaFile, read: Read) -> str:
+    """The name of the file with the schema. Raises TableError if there is none."""
+    try:
+        read(declared.file)
+    except ValueError:
+        or_fields = " Or declare fields." if declared.format == JSON else ""
+        raise TableError(
+            (),
+            f"schema is missing: `queryable sources {declared.source} --save` writes "
+            f"{declared.file}, with the newest schema of {declared.subject} in the registry. Or "
+            f'name a file: schema = "order{FORMATS[declared.format].file_suffix}".{or_fields}',
+        ) from None
+    return declared.file
 
 
 _COUNT = {"key": "record_offset", "count": True}

@@ -44,7 +44,8 @@ TypeOf = Callable[[Any, Named], Type | None]
 
 def declared_fields(content: bytes) -> Iterator[DeclaredField]:
     """Raises ValueError if it is not the schema of a record. Left out are lists, maps, bytes, dates
-    and unions of several types, and decimals that would not be exact."""
+    and unions of several types, records within themselves, and decimals that would not be
+    exact."""
     named, root = _parsed(content, ())
     node = named.get(root) if isinstance(root, str) else None
     if node is None or node["type"] != "record":
@@ -60,7 +61,7 @@ def json_fields(content: str | bytes, references: Sequence[str] = ()) -> Iterato
     node, _ = _without_null(root)
     record = named.get(node) if isinstance(node, str) else None
     if record is not None and record["type"] in _RECORDS:
-        yield from _fields(record, named, _type_in_json, repeats=False)
+        yield from _fields(record, named, _type_in_json)
 
 
 def _parsed(content: str | bytes, references: Sequence[str]) -> tuple[Named, Any]:
@@ -74,12 +75,10 @@ def _fields(
     type_of: TypeOf,
     prefix: tuple[str, ...] = (),
     is_optional: bool = False,
-    repeats: bool = True,
     within: tuple[str, ...] = (),
 ) -> Iterator[DeclaredField]:
-    """``repeats``: whether the fields of a record within itself are its fields, too. ``within``:
-    the names of the records that contain this one."""
-    if len(prefix) >= MAX_FIELD_LEVELS or (not repeats and record["name"] in within):
+    """``within``: the names of the records that contain this one."""
+    if len(prefix) >= MAX_FIELD_LEVELS or record["name"] in within:
         return
     within = (*within, record["name"])
     for attribute in record["fields"]:
@@ -88,7 +87,7 @@ def _fields(
         node = named.get(node, node) if isinstance(node, str) else node
         may_be_null = may_be_null or is_optional
         if isinstance(node, dict) and node["type"] in _RECORDS:
-            yield from _fields(node, named, type_of, path, may_be_null, repeats, within)
+            yield from _fields(node, named, type_of, path, may_be_null, within)
         elif (type_ := type_of(node, named)) is not None:
             yield path, type_.or_null(may_be_null)
 

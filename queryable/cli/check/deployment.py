@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import os
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from backend.instance.settings import read_views
+from model.derive.schema_files import declared_schemas
 from model.kafka.config import for_kafka_python, for_librdkafka, hide
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
@@ -22,6 +24,7 @@ from queryable.cli.check.findings import Finding, counted, ok, wrong
 from queryable.cli.check.rebuilds import rebuild_estimate
 from queryable.cli.check.rows import check_sources
 from queryable.cli.check.schemas import check_schemas
+from queryable.cli.check.source_schemas import check_source_schemas
 from queryable.cli.check.topics import (
     check_classes,
     check_records,
@@ -31,7 +34,7 @@ from queryable.cli.check.topics import (
 from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.broker import Broker, kafka_table_of
 from queryable.cli.inspection.samples import TopicSample
-from queryable.cli.inspection.schema_sources import FetchedSchemas, schema_source
+from queryable.cli.inspection.schema_sources import FetchedSchemas, SchemaRegistry, schema_source
 from queryable.client.protocol.errors import BadUse
 
 _ADD_PARTITIONS = "docs/changes-to-a-deployment.md#topics-that-a-spark-job-reads"
@@ -61,6 +64,9 @@ def check_deployment(
         try:
             source = schema_source(views, deployment, registry_auth)
             schemas = FetchedSchemas(source) if source is not None else None
+            if isinstance(source, SchemaRegistry):
+                declared = declared_schemas(tomllib.loads(views.read_text()).get("sources"))
+                yield from check_source_schemas(declared, views.parent, source)
         except ConfigurationError as error:
             yield wrong("schemas", str(error), "correct the setting (docs/reference/settings.md)")
     try:

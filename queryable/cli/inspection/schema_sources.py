@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from backend.ingest.schema_registry import SchemaFetcher as SchemaFetcher
-from backend.ingest.schema_registry import SchemaFolder, SchemaRegistry
+from backend.ingest.schema_registry import SchemaFolder
+from backend.ingest.schema_registry import SchemaRegistry as SchemaRegistry
 from backend.ingest.schema_registry import schema_source as schema_source
 from model.formats.schema_registry import AUTH_VARIABLE
 from model.formats.schemas import Schema
@@ -53,7 +54,7 @@ class FetchedSchemas:
         return f"not fetched from {self.name}"
 
 
-def open_registry(url: str) -> SchemaFetcher:
+def open_registry(url: str) -> SchemaRegistry:
     """The registry that the user names, with the credentials of the environment. Raises BadUse."""
     try:
         registry = registry_url(url)

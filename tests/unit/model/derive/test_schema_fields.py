@@ -238,3 +238,31 @@ def test_a_view_may_declare_the_schema_itself() -> None:
 def test_mistakes(text: str, message: str) -> None:
     views = "" if VIEW in text else f'{VIEW}key = "record_offset"\ncount = true\n'
     assert message in error(text + views)
+
+
+REGISTERED = '[sources.orders]\nformat = "avro"\n'
+
+
+def test_a_source_without_a_file_names_the_command_that_writes_it() -> None:
+    views = f'{VIEW}key = "id"\ncount = true\n'
+    text = error(f'{REGISTERED}topic = "shop.orders"\n{views}')
+    assert "[sources.orders]: schema is missing: `queryable sources orders --save` writes" in text
+    assert "orders.avsc, with the newest schema of shop.orders-value in the registry" in text
+    text = error(f'{REGISTERED}subject = "shop.Order"\n{views}')
+    assert "the newest schema of shop.Order in" in text
+    text = error(REGISTERED.replace("avro", "json") + views)
+    assert "writes orders.schema.json" in text
+    assert "Or declare fields" in text
+    assert "orders.desc" in error(REGISTERED.replace("avro", "protobuf") + views)
+    for wrong in ("subject = 1\n", 'fields = { a = "int" }\nsubject = "x"\n'):
+        assert "subject" in error(f"{SOURCE.replace('avro', 'json')}{wrong}{views}")
+
+
+def test_a_file_with_the_name_of_the_source_is_its_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the same view as one that names the file, so the checkpoint continues."""
+    monkeypatch.setitem(FILES, "orders.avsc", FILES["order.avsc"])
+    named = derivation(f'{SOURCE.replace("order.avsc", "orders.avsc")}{VIEW}key = "id"')
+    default = derivation(f'{REGISTERED}subject = "anything"\n{VIEW}key = "id"')
+    assert default == named
+    assert default.written == named.written
+    assert "subject" not in dict(default.written)
