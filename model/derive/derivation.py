@@ -80,7 +80,7 @@ class Join:
 
     With ``within``, ``source`` is a ``stream``, and its records have all ``fields``. A record forms
     a pair with each of them whose key equals ``on`` and whose time differs by at most ``within``
-    ms.
+    ms. ``schema`` and ``key_fields`` are those of ``Derivation``.
     """
 
     name: str
@@ -92,6 +92,8 @@ class Join:
     static: bool = False
     within: int = 0
     stream: Derivation | None = None
+    schema: ValueSchema | None = None
+    key_fields: tuple[str, ...] = ()
 
     @property
     def names(self) -> set[str]:
@@ -124,7 +126,8 @@ class Derivation:
     of a record key is its row, and a null value deletes it. ``session``: the gap that ends a
     session. ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are
     read from values; None: every value is a row. ``paths``: the paths of the fields that are not
-    members of the value with the field's name. ``schema``: None if values are JSON or text.
+    members of the value, or of its row, with the field's name. ``schema``: None if values are JSON
+    or text. ``key_fields``: the fields of keys that are documents, whose text is ``record_key``.
     ``topic_config``: settings of the topic, if Spark's job creates it. ``written``: the table in
     its ``normal_form``.
     """
@@ -148,6 +151,7 @@ class Derivation:
     rows: RowRule | None = None
     paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
     schema: ValueSchema | None = None
+    key_fields: tuple[str, ...] = ()
     topic_config: tuple[tuple[str, str], ...] = ()
     written: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 

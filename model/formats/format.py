@@ -36,6 +36,16 @@ class Origin:
     schema_id: int
 
 
+ENVELOPE = frozenset(("op", "after"))
+"""The fields of a change, as Debezium writes it, that has the row in ``after``."""
+
+NO_ROW_FIELDS = (
+    "the schema has op and after, but does not declare the fields of the row in after: read it as "
+    "JSON, and declare them"
+)
+"""The reason if a change has its row as text, as the connector for MongoDB writes it."""
+
+
 class FieldError(ValueError):
     """A field of views.toml is wrong or missing."""
 
@@ -225,9 +235,12 @@ class Format:
         """
         return None
 
-    def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
+    def declared_fields(
+        self, content: bytes, message: str, *, unwrap: bool = False
+    ) -> Iterator[DeclaredField]:
         """The fields in the file of a schema that derived views can use, if `declares_fields`.
-        `message`: the type of a value, if the file may have several. Raises ValueError."""
+        `message`: the type of a value, if the file may have several. `unwrap`: if a value is a
+        change with the row in `after`, the fields of the row. Raises ValueError."""
         raise NotImplementedError
 
     def schema_file(self, text: str, references: References, origin: Origin) -> bytes:

@@ -90,11 +90,13 @@ class Json(Format):
             )
         return fields["schema"] or None
 
-    def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
+    def declared_fields(
+        self, content: bytes, message: str, *, unwrap: bool = False
+    ) -> Iterator[DeclaredField]:
         """The fields of a JSON Schema."""
         from model.formats.json_schema.fields import declared_fields
 
-        return declared_fields(content)
+        return declared_fields(content, unwrap=unwrap)
 
     def schema_file(self, text: str, references: References, origin: Origin) -> bytes:
         from model.formats.schema_files.json_schema import self_contained

@@ -34,4 +34,4 @@ def derived_view(entry: entries.View) -> View | None:
 def _decoder(join: Join) -> Decoder:
     if join.stream is not None:
         return DerivedDecoder(join.stream)
-    return TableDecoder(join.fields, join.rows, join.paths)
+    return TableDecoder(join.fields, join.rows, join.paths, join.schema, join.key_fields)

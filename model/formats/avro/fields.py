@@ -20,7 +20,7 @@ from model.expressions.types import (
 )
 from model.formats.avro.parsing import Named, parse_all
 from model.formats.avro.schema import AvroSchema
-from model.formats.format import MAX_FIELD_LEVELS, DeclaredField
+from model.formats.format import ENVELOPE, MAX_FIELD_LEVELS, NO_ROW_FIELDS, DeclaredField
 
 _LONG = parse_field_type("long")
 _PRIMITIVES: Mapping[str, Type] = {
@@ -42,14 +42,17 @@ _TEXTS = frozenset(
 TypeOf = Callable[[Any, Named], Type | None]
 
 
-def declared_fields(content: bytes) -> Iterator[DeclaredField]:
-    """Raises ValueError if it is not the schema of a record. Left out are lists, maps, bytes, dates
-    and unions of several types, records within themselves, and decimals that would not be
+def declared_fields(content: bytes, *, unwrap: bool = False) -> Iterator[DeclaredField]:
+    """The fields of a record, which may be in a union with null. ``unwrap``: those of the row in a
+    change. Raises ValueError if it is not the schema of a record. Left out are lists, maps, bytes,
+    dates, unions of several types, records within themselves, and decimals that would not be
     exact."""
     named, root = _parsed(content, ())
-    node = named.get(root) if isinstance(root, str) else None
+    node = _record(root, named)
     if node is None or node["type"] != "record":
         raise ValueError("it is not the schema of a record")
+    if unwrap:
+        node = _row(node, named)
     yield from _fields(node, named, _type_of)
 
 
@@ -58,10 +61,27 @@ def json_fields(content: str | bytes, references: Sequence[str] = ()) -> Iterato
     `AvroSchema`. Left out are lists and maps of other values than texts and numbers, unions of
     several types, records within themselves, and what would not be exact. Raises ValueError."""
     named, root = _parsed(content, references)
-    node, _ = _without_null(root)
-    record = named.get(node) if isinstance(node, str) else None
-    if record is not None and record["type"] in _RECORDS:
+    record = _record(root, named)
+    if record is not None:
         yield from _fields(record, named, _type_in_json)
+
+
+def _record(node: Any, named: Named) -> Mapping[str, Any] | None:
+    """The definition of a record, which may be in a union with null; None for other types."""
+    node, _ = _without_null(node)
+    definition = named.get(node) if isinstance(node, str) else None
+    return definition if definition is not None and definition["type"] in _RECORDS else None
+
+
+def _row(change: Mapping[str, Any], named: Named) -> Mapping[str, Any]:
+    """The record of the row in a change; the record itself if it has no ``op`` and ``after``."""
+    types = {attribute["name"]: attribute["type"] for attribute in change["fields"]}
+    if not types.keys() >= ENVELOPE:
+        return change
+    row = _record(types["after"], named)
+    if row is None:
+        raise ValueError(NO_ROW_FIELDS)
+    return row
 
 
 def _parsed(content: str | bytes, references: Sequence[str]) -> tuple[Named, Any]:

@@ -32,10 +32,12 @@ class Avro(SchemaFormat):
         """The schema's JSON without whitespace."""
         return orjson.dumps(self.parse_file(content).definition).decode()
 
-    def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
+    def declared_fields(
+        self, content: bytes, message: str, *, unwrap: bool = False
+    ) -> Iterator[DeclaredField]:
         from model.formats.avro.fields import declared_fields
 
-        return declared_fields(content)
+        return declared_fields(content, unwrap=unwrap)
 
     def schema_file(self, text: str, references: References, origin: Origin) -> bytes:
         from model.formats.schema_files.avro import self_contained

@@ -84,11 +84,13 @@ class Protobuf(SchemaFormat):
             )
         return definition(name, file)
 
-    def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
+    def declared_fields(
+        self, content: bytes, message: str, *, unwrap: bool = False
+    ) -> Iterator[DeclaredField]:
         _require_package()
         from model.formats.protobuf.fields import declared_fields
 
-        return declared_fields(content, message)
+        return declared_fields(content, message, unwrap=unwrap)
 
     def schema_file(self, text: str, references: References, origin: Origin) -> bytes:
         _require_package()
