@@ -313,6 +313,10 @@ class SchemaRegistry:
         SchemaNotFound, or ValueError if it is not supported."""
         return self._available().newest(subject)
 
+    def subjects(self, schema_id: int) -> list[str]:
+        """The subjects that have a schema. Raises SchemaSourceUnavailable, SchemaNotFound."""
+        return self._available().subjects(schema_id)
+
     def _available(self) -> RegistryClient:
         try:
             return self._client()

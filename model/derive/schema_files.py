@@ -10,6 +10,7 @@ from typing import Any
 
 from model.derive.reading import TableError, read_text
 from model.formats.registry import FORMATS
+from model.rows.reader import DEBEZIUM
 
 SUBJECT = "subject"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", re.ASCII)
@@ -19,13 +20,15 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", re.ASCII)
 class SchemaFile:
     """``file``: its name, next to views.toml. ``subject``: by default the one that Confluent's
     serializers use for the values of the topic (TopicNameStrategy). ``message``: the message type
-    of Protobuf; empty if it is not set."""
+    of Protobuf; empty if it is not set. ``unwrap``: whether the fields are those of the row in a
+    change."""
 
     source: str
     format: str
     file: str
     subject: str
-    message: str
+    message: str = ""
+    unwrap: bool = False
 
 
 def declared_schema(name: str, table: Mapping[str, Any]) -> SchemaFile | None:
@@ -44,6 +47,7 @@ def declared_schema(name: str, table: Mapping[str, Any]) -> SchemaFile | None:
         read_text(table.get("schema", name + format_.file_suffix), ("schema",), "a file"),
         read_text(table.get(SUBJECT, f"{topic}-value"), (SUBJECT,), "a subject of the registry"),
         str(table.get("message", "")),
+        table.get("unwrap") == DEBEZIUM,
     )
 
 

@@ -130,6 +130,16 @@ class RegistryClient:
                 )
         return RegisteredSchema(schema_format, str(document["schema"]), tuple(references.values()))
 
+    def subjects(self, schema_id: int) -> list[str]:
+        """The subjects that have a schema, without repetition. Raises SchemaNotFound,
+        SchemaSourceUnavailable."""
+        path = f"/schemas/ids/{schema_id}/versions"
+        answer = self._answer(path)
+        if not isinstance(answer, list):
+            raise self._no_registry(path)
+        found = (version.get("subject") for version in answer if isinstance(version, dict))
+        return list(dict.fromkeys(subject for subject in found if isinstance(subject, str)))
+
     def register(self, subject: str, schema_format: SchemaFormat, text: str) -> int:
         """The id of the schema, which is registered if the subject does not have it. Raises
         ValueError if the registry rejects it."""

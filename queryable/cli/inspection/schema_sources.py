@@ -28,14 +28,14 @@ class FetchedSchemas:
 
     def __init__(self, source: SchemaFetcher) -> None:
         self.name = source.name
-        self._source = source
+        self.source = source
         self._fetched: dict[int, Schema | ValueError] = {}
 
     def fetch(self, schema_id: int) -> Schema:
         """Raises SchemaSourceUnavailable and ValueError, as the source does."""
         if schema_id not in self._fetched:
             try:
-                self._fetched[schema_id] = self._source.fetch(schema_id)
+                self._fetched[schema_id] = self.source.fetch(schema_id)
             except ValueError as error:
                 self._fetched[schema_id] = error
         return self.schema(schema_id)

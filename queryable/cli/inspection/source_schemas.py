@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model.derive.schema_files import SchemaFile
-from model.expressions.types import Kind, Type
+from model.expressions.types import text_of_field_type
 from model.formats.format import Origin
 from model.formats.registry import FORMATS
 from model.formats.schema_registry import SchemaSourceUnavailable
@@ -80,8 +80,9 @@ def origin_of(schema: SchemaFile, content: bytes) -> Origin | None:
 
 def fields_of(schema: SchemaFile, content: bytes) -> Fields:
     """The fields that a file declares. Raises ValueError."""
-    declared = FORMATS[schema.format].declared_fields(content, schema.message)
-    return {".".join(path): _type_text(type_) for path, type_ in declared}
+    format_ = FORMATS[schema.format]
+    declared = format_.declared_fields(content, schema.message, unwrap=schema.unwrap)
+    return {".".join(path): text_of_field_type(type_) or str(type_) for path, type_ in declared}
 
 
 def _changes(before: Fields, now: Fields) -> Iterator[str]:
@@ -92,12 +93,3 @@ def _changes(before: Fields, now: Fields) -> Iterator[str]:
     for name in sorted(now.keys() & before):
         if now[name] != before[name]:
             yield f"changes {name} from {before[name]} to {now[name]}"
-
-
-def _type_text(type_: Type) -> str:
-    text = str(type_.kind)
-    if type_.kind is Kind.INTEGER:
-        text = "int" if type_.bits == 32 else "long"
-    elif type_.kind is Kind.DECIMAL:
-        text = f"decimal({type_.scale})"
-    return f"{text}?" if type_.optional else text

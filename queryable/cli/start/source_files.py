@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from queryable.cli.inspection.source_schemas import (
     fields_of,
     why_not_compared,
 )
+from queryable.cli.start.topic_source import SourceEntry
 from queryable.cli.start.views_writer import replace_file
 from queryable.client.protocol.errors import BadUse
 
@@ -116,6 +118,28 @@ def save(comparison: Comparison, path: Path, *, force: bool) -> str:
         raise BadUse(f"Cannot write {file}: {error.strerror}.") from None
     effect = f": {'; '.join(changes)}" if changes else _fields_text(schema, content)
     return f"wrote {schema.file}, {_version(comparison)}{effect}"
+
+
+def write_new(entries: Sequence[SourceEntry], views: Path, write: Callable[[], None]) -> None:
+    """Write the files of new sources, and then the views file, with `write`. If that fails, the
+    files are removed. Raises BadUse, also if a file is there with another content."""
+    written: list[Path] = []
+    try:
+        for entry in entries:
+            file = views.parent / entry.file
+            if file.exists():
+                if file.read_bytes() != entry.content:
+                    raise BadUse(f"{file} exists and was not changed: move it away.")
+                continue
+            replace_file(file, entry.content, None, has_secrets=False, new_mode=_MODE)
+            written.append(file)
+        write()
+    except (OSError, BadUse) as error:
+        for file in written:
+            file.unlink(missing_ok=True)
+        if isinstance(error, BadUse):
+            raise
+        raise BadUse(f"Cannot write next to {views}: {error.strerror}.") from None
 
 
 def _fields_text(schema: SchemaFile, content: bytes) -> str:

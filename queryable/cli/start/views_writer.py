@@ -26,6 +26,7 @@ from queryable.cli.start.questions import ask_choice
 from queryable.client.protocol.errors import BadUse
 
 ADD, REPLACE, STOP = "add", "replace", "stop"
+_ANY_VIEW = '\n[views.any]\ntopic = "any"\nkey = "string"\nvalue = "json"\n'
 
 
 def what_to_do(path: Path, *, add: bool, force: bool, is_interactive: bool) -> str:
@@ -161,6 +162,8 @@ def _require_valid(path: Path, text: str) -> None:
             raise ValueError(f"cannot read the file: {error.strerror}") from None
 
     try:
-        parse_views(text, str(path), read)
-    except ConfigurationError as error:
-        raise BadUse(f"The view cannot be added, {path} was not changed: {error}.") from None
+        # a file with sources may have no views yet
+        has_views = "views" in tomllib.loads(text)
+        parse_views(text if has_views else text + _ANY_VIEW, str(path), read)
+    except (ConfigurationError, tomllib.TOMLDecodeError) as error:
+        raise BadUse(f"It cannot be added, {path} was not changed: {error}.") from None
