@@ -108,7 +108,7 @@ def _check_views(
     samples: dict[str, TopicSample] = {}
     for view in deployment.views:
         yield from _before_partitions_are_added(view)
-        yield from _check_sources(view, broker, topics, sample_size, timeout)
+        yield from _check_sources(view, broker, topics, sample_size, timeout, schemas)
         if view.topic not in topics and view.uses_spark:
             yield from _topics_of_the_job(view, topics, made)
             continue
@@ -132,7 +132,12 @@ def _check_views(
 
 
 def _check_sources(
-    view: View, broker: Broker, topics: dict[str, int], sample_size: int, timeout: float
+    view: View,
+    broker: Broker,
+    topics: dict[str, int],
+    sample_size: int,
+    timeout: float,
+    schemas: FetchedSchemas | None,
 ) -> Iterator[Finding]:
     """Checks the records that a table [derive] reads. A topic that Spark alone may read is left
     out."""
@@ -148,7 +153,7 @@ def _check_sources(
         for topic, partitions in sources.items():
             sample = broker.sample(topic, partitions, sample_size, timeout)
             records += sum(end - start for start, end in sample.offsets)
-            yield from check_sources(view, topic, sample.records)
+            yield from check_sources(view, topic, sample.records, schemas)
         if records and view.pipeline:
             committed = broker.committed_metadata(view.pipeline, sources)
             yield rebuild_estimate(view, records, committed)
