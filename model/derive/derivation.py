@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from model.expressions.tree import Expression, Field, fields_of
+from model.expressions.tree import Call, Expression, Field, Literal, fields_of
 from model.expressions.types import STRING, TIMESTAMP, Objects, Type, integer
 from model.kinds.calendar_windows import CalendarWindows
 from model.rows.reader import RowRule
@@ -201,6 +201,23 @@ class Derivation:
     def is_map(self) -> bool:
         """Whether the view has no aggregates: a row becomes an entry as it is."""
         return not self.aggregates
+
+    @property
+    def has_record_keys(self) -> bool:
+        """Whether the key is ``record_key``, or ``concat`` of it and literal texts: different
+        records have different keys."""
+        [part, *more] = self.key
+        parts: tuple[Expression, ...] = (part,)
+        if isinstance(part, Call) and part.function == "concat":
+            parts = part.arguments
+        others = [part for part in parts if not isinstance(part, Literal)]
+        is_field = len(others) == 1 and isinstance(others[0], Field)
+        return not more and is_field and fields_of(part) == {"record_key"}
+
+    @property
+    def is_rekeyed(self) -> bool:
+        """Whether the view has the rows of a table with other keys than those of its records."""
+        return self.is_table and self.is_map and not self.has_record_keys
 
     @property
     def shape(self) -> str:

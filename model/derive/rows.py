@@ -66,5 +66,5 @@ def check_rows(table: Mapping[str, Any], derivation: Derivation) -> None:
             (key,),
             f"not {what}, which would keep rows that were deleted. Declare a view of the topic "
             f'itself, with {key}, or read the topic as a table: kind = "table", without an '
-            'aggregate and with key = "record_key"; or join.NAME',
+            "aggregate; or join.NAME",
         )

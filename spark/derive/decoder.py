@@ -156,6 +156,8 @@ class DerivedDecoder:
             used.add("record_key")
         if self.derivation.changing or (self.is_table and self.derivation.aggregates):
             used.update(ORDER)
+        if self.derivation.is_rekeyed:
+            used.update((*ORDER, "record_timestamp"))
         time = self.derivation.time
         if time is not None and time.field not in self._value_fields():
             used.add("record_timestamp")

@@ -22,6 +22,7 @@ from spark.event_time.bounds import EventTimeBounds
 from spark.formats.batches import FIELDS, KEY_TEXT, REASON
 from spark.joins.foreign_keys import NEW, with_tables
 from spark.joins.row_text import row_of_text, text_of_row
+from spark.joins.shared_keys import newest_of_keys
 
 MAX_TEXT_BYTES = 1000
 """A field of a table can become a key, which must not be too long."""
@@ -30,6 +31,9 @@ _KEY = "#key"
 # Not the timestamp: compaction keeps the last record of a key in the log.
 _ORDER = ("partition", "offset")
 _ROW = "#row"
+
+VALUE = "#value"
+"""A column of rekeyed rows."""
 
 IS_NEW = "#is new"  # not the name of a field
 """A column of followed rows: whether the key had no row before, so there is nothing to delete."""
@@ -124,6 +128,29 @@ def followed(
         row_of_text(row, schema).alias(_ROW),
         *joined,
     ).select(key, DELETED, IS_NEW, f"`{_ROW}`.*", *(join.name for join in joins))
+
+
+def rekeyed(rows: DataFrame, key: str, value: Column) -> DataFrame:
+    """The newest row of each ``key``, written again whenever it changes. ``rows`` has ``ORDER``,
+    ``record_key``, ``record_timestamp`` and ``DELETED``. ``value``: null for rows that the view
+    does not have.
+
+    Returns ``key`` and ``VALUE``, which is null if no row has the key any more.
+    """
+    given = rows.select(
+        F.col("record_key").alias("key"),
+        *(F.col(name).alias(of) for name, of in zip(ORDER, _ORDER, strict=True)),
+        F.col(key).cast("string").alias("on"),
+        F.unix_micros("record_timestamp").alias("at"),
+        value.alias(VALUE),
+    )
+    schema = StructType([given.schema[VALUE]])
+    text = F.when(F.col(VALUE).isNotNull(), F.to_json(F.struct(VALUE)))
+    newest = newest_of_keys(given.select(*given.columns[:-1], text.alias("row")))
+    return newest.select(
+        F.col("key").cast(rows.schema[key].dataType).alias(key),
+        F.from_json("row", schema)[VALUE].alias(VALUE),
+    )
 
 
 def _as_text(table: DataFrame, fields: StructType) -> DataFrame:

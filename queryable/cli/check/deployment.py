@@ -197,7 +197,9 @@ def _before_partitions_are_added(view: View) -> Iterator[Finding]:
     derivation = view.derivation
     joins = () if derivation is None else derivation.joins
     tables = [join.source for join in joins if join.stream is None]
-    has_state = derivation is not None and (derivation.changing or derivation.aggregates)
+    has_state = derivation is not None and bool(
+        derivation.changing or derivation.aggregates or derivation.is_rekeyed
+    )
     if derivation is not None and has_state and derivation.is_table:
         tables.insert(0, derivation.source)
     for topic in tables:
