@@ -6,20 +6,26 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from local.kafka.broker import Broker
 from model.derive.evaluation.evaluate import evaluate
 from model.derive.evaluation.records import Record
 from model.views_file import parse_views
 from spark.derive.views import derived_view
+from spark.options import parse
 from tests.spark.derive.support import START, Raw, as_bytes, frame, streamed, table, view_of
+from tests.spark.derive.test_changing_joins import run_once
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer, history
 
 VIEW = """\
-[views.x.derive]
+[views.customers-newest.derive]
 from = "orders"
 kind = "table"
 fields = { customer = "string?", amount = "long", at = "time" }
@@ -101,7 +107,29 @@ def test_the_evaluator_has_the_same_rows(session: SparkSession, text: str) -> No
         assert [letter.number for letter in evaluation.dead_letters] == [151, 152]
 
 
-def float_bytes(value: Any) -> bytes:
-    import struct
+def test_in_a_job_that_is_started_again(
+    session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=2)
+    views_toml = tmp_path / "views.toml"
+    views_toml.write_text(VIEW.replace('from = "orders"', f'from = "{topic}"'))
+    servers = ["--bootstrap-servers", broker.bootstrap_servers]
+    checkpoints = ["--checkpoint-dir", str(tmp_path / "checkpoints")]
+    given = parse(["--once", "--views-toml", str(views_toml), *servers, *checkpoints])
+    view = "customers-newest"
+    records = [(key, value) for key, value, _ in orders(6) if key is not None]
+    writer = Writer(broker.bootstrap_servers)
+    for start, end in ((0, 60), (60, 80), (80, len(records))):
+        writer.send(topic, records[start:end])
+        run_once(session, given)
+        logs = history(broker.bootstrap_servers, topic, 2)
+        written = [(key, value, at) for log in logs for _, at, key, value in log.records]
+        results = history(broker.bootstrap_servers, view, 3)
+        found = {key: value for log in results for _, _, key, value in log.records}
+        final = {key.decode(): json.loads(value) for key, value in found.items() if value}
+        assert final == wanted(written)
+        assert len(final) > 1
 
+
+def float_bytes(value: Any) -> bytes:
     return struct.pack(">d", float(value))
