@@ -107,6 +107,26 @@ def test_the_evaluator_has_the_same_rows(session: SparkSession, text: str) -> No
         assert [letter.number for letter in evaluation.dead_letters] == [151, 152]
 
 
+def test_a_key_of_a_static_table(session: SparkSession) -> None:
+    text = VIEW.replace('key = "customer"', 'key = "c.name"').replace(
+        "amount <> 3", "c.name is not null"
+    )
+    join = (
+        'join.c = { from = "names", on = "customer", static = true, fields = { name = "string" } }'
+    )
+    [entry] = parse_views(text + join).views
+    view = derived_view(entry)
+    assert view is not None
+    names = [(b"a", b'{"name":"x"}'), ("É".encode(), b'{"name":"x"}'), (b"b", b'{"name":"y"}')]
+    raw = orders(3)
+    given = [Record(value, key, at * 1000) for key, value, at in raw]
+    expected = evaluate(entry, given, {"c": [Record(value, key) for key, value in names]})
+    tables = frame(session, [(key, value, START) for key, value in names])
+    found = as_json(table(view.result(frame(session, raw), tables).collect()))
+    assert found == json.loads(json.dumps(expected.values))
+    assert found.keys() == {"x", "y"}
+
+
 def test_in_a_job_that_is_started_again(
     session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
