@@ -15,8 +15,14 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from backend.instance.settings import Settings
+from model.formats.format import Origin
 from model.formats.registry import SCHEMA_FORMATS
-from model.formats.schema_registry import AUTH_VARIABLE, RegistryClient, SchemaSourceUnavailable
+from model.formats.schema_registry import (
+    AUTH_VARIABLE,
+    RegisteredSchema,
+    RegistryClient,
+    SchemaSourceUnavailable,
+)
 from model.formats.schemas import Schema, SchemaNotFound, SchemaNotYet
 from model.http.requests import send
 from model.kafka.config_providers import resolve_value
@@ -300,11 +306,22 @@ class SchemaRegistry:
         self._client()
 
     def fetch(self, schema_id: int) -> Schema:
+        return self._available().fetch(schema_id)
+
+    def newest(self, subject: str) -> tuple[Origin, RegisteredSchema]:
+        """The newest version of a subject, and its schema. Raises SchemaSourceUnavailable,
+        SchemaNotFound, or ValueError if it is not supported."""
+        return self._available().newest(subject)
+
+    def subjects(self, schema_id: int) -> list[str]:
+        """The subjects that have a schema. Raises SchemaSourceUnavailable, SchemaNotFound."""
+        return self._available().subjects(schema_id)
+
+    def _available(self) -> RegistryClient:
         try:
-            client = self._client()
+            return self._client()
         except ConfigurationError as e:
             raise SchemaSourceUnavailable(str(e)) from None
-        return client.fetch(schema_id)
 
     def _client(self) -> RegistryClient:
         auth = resolve_value(AUTH_VARIABLE, self._auth, open, os.environ)

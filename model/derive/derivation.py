@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from model.expressions.tree import Expression, Field, fields_of
+from model.expressions.tree import Call, Expression, Field, Literal, fields_of
 from model.expressions.types import STRING, TIMESTAMP, Objects, Type, integer
 from model.kinds.calendar_windows import CalendarWindows
 from model.rows.reader import RowRule
@@ -80,7 +80,7 @@ class Join:
 
     With ``within``, ``source`` is a ``stream``, and its records have all ``fields``. A record forms
     a pair with each of them whose key equals ``on`` and whose time differs by at most ``within``
-    ms.
+    ms. ``schema`` and ``key_fields`` are those of ``Derivation``.
     """
 
     name: str
@@ -92,6 +92,8 @@ class Join:
     static: bool = False
     within: int = 0
     stream: Derivation | None = None
+    schema: ValueSchema | None = None
+    key_fields: tuple[str, ...] = ()
 
     @property
     def names(self) -> set[str]:
@@ -124,7 +126,8 @@ class Derivation:
     of a record key is its row, and a null value deletes it. ``session``: the gap that ends a
     session. ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are
     read from values; None: every value is a row. ``paths``: the paths of the fields that are not
-    members of the value with the field's name. ``schema``: None if values are JSON or text.
+    members of the value, or of its row, with the field's name. ``schema``: None if values are JSON
+    or text. ``key_fields``: the fields of keys that are documents, whose text is ``record_key``.
     ``topic_config``: settings of the topic, if Spark's job creates it. ``written``: the table in
     its ``normal_form``.
     """
@@ -148,6 +151,7 @@ class Derivation:
     rows: RowRule | None = None
     paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
     schema: ValueSchema | None = None
+    key_fields: tuple[str, ...] = ()
     topic_config: tuple[tuple[str, str], ...] = ()
     written: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
@@ -197,6 +201,23 @@ class Derivation:
     def is_map(self) -> bool:
         """Whether the view has no aggregates: a row becomes an entry as it is."""
         return not self.aggregates
+
+    @property
+    def has_record_keys(self) -> bool:
+        """Whether the key is ``record_key``, or ``concat`` of it and literal texts: different
+        records have different keys."""
+        [part, *more] = self.key
+        parts: tuple[Expression, ...] = (part,)
+        if isinstance(part, Call) and part.function == "concat":
+            parts = part.arguments
+        others = [part for part in parts if not isinstance(part, Literal)]
+        is_field = len(others) == 1 and isinstance(others[0], Field)
+        return not more and is_field and fields_of(part) == {"record_key"}
+
+    @property
+    def is_rekeyed(self) -> bool:
+        """Whether the view has the rows of a table with other keys than those of its records."""
+        return self.is_table and self.is_map and not self.has_record_keys
 
     @property
     def shape(self) -> str:

@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from model.derive.derivation import Derivation, Join
-from model.derive.fields import parse_fields, parse_paths, parse_topic
+from model.derive.fields import parse_topic
 from model.derive.reading import TableError, check_keys, check_new, read_expression, read_table
-from model.derive.rows import ROW_KEYS, parse_rows
+from model.derive.rows import ROW_KEYS, parse_keys, parse_rows
+from model.derive.schema_fields import VALUE_KEYS, SchemaFields, parse_values
 from model.derive.stream_joins import Parse, parse_stream_join
 from model.expressions.tree import Expression, Field, fields_of
 from model.expressions.types import Kind
+from model.formats.format import Read
 
 MAX_JOINS = 8
-_REQUIRED = ("from", "on", "fields")
-_KEYS = (*_REQUIRED, "static", *ROW_KEYS)
+_REQUIRED = ("from", "on")
+_KEYS = (*_REQUIRED, *VALUE_KEYS, "static", *ROW_KEYS)
 _OUTER = (
     "a join is a left join: fields are null without a row. For an inner join, write "
     'where = "{} is not null"'
@@ -33,16 +35,16 @@ _HINTS = {
 
 
 def parse_joins(
-    table: Mapping[str, Any], names: dict[str, Expression], parse: Parse
+    table: Mapping[str, Any], names: dict[str, Expression], parse: Parse, read: Read
 ) -> tuple[Join, ...]:
     """Parse the joins, and add the fields of their tables to ``names``, as ``plane.model``. These
-    fields may be null, because a record may have no row. ``parse`` parses a table ``derive``.
-    Raises TableError."""
+    fields may be null, because a record may have no row. ``parse`` parses a table ``derive``, and
+    ``read`` reads files with schemas. Raises TableError."""
     if "join" not in table:
         return ()
     path = ("join",)
     meaning = 'join.plane = { from = "planes", on = "tailnum", fields = { model = "string" } }'
-    joins: list[Join] = []
+    joins: dict[str, tuple[Join, SchemaFields]] = {}
     for name, declared in read_table(table["join"], path, MAX_JOINS, meaning).items():
         check_new(name, names, (*path, name))
         if not isinstance(declared, dict):
@@ -53,29 +55,51 @@ def parse_joins(
             raise TableError((*path, name, hinted), _HINTS[hinted].format(f"{name}.{field}"))
         if not is_stream:
             check_keys(declared, _KEYS, (*path, name))
-        for key in _REQUIRED:
+        has_fields = "fields" in declared or "format" in declared
+        for key in (*_REQUIRED, *(() if has_fields else ("fields",))):
             if key not in declared:
                 raise TableError((*path, name), f"{key} is missing: {meaning}")
         source = parse_topic(declared["from"], (*path, name, "from"))
-        if source == table.get("from") or source in {join.source for join in joins}:
+        if source == table.get("from") or source in {join.source for join, _ in joins.values()}:
             raise TableError((*path, name, "from"), f"{source} is read twice")
+        values = _parse_values(name, declared, read)
         if is_stream:
-            joins.append(parse_stream_join(name, declared, names, parse))
+            joins[name] = parse_stream_join(name, declared, values, names, parse), values
             continue
-        on = read_expression(declared["on"], (*path, name, "on"), names, Kind.STRING)
-        fields = parse_fields(declared["fields"], (*path, name, "fields"))
-        types = tuple((field, declaration.type) for field, declaration in fields.items())
-        paths = parse_paths(declared["fields"], (*path, name, "fields"))
-        rows = parse_rows(declared, (*path, name))
+        kinds = (Kind.STRING, Kind.INTEGER)
+        on = read_expression(declared["on"], (*path, name, "on"), names, *kinds)
         static = declared.get("static", False)
         if type(static) is not bool:
             raise TableError((*path, name, "static"), f"{static!r} is not true or false")
-        joins.append(Join(name, source, on, types, rows, paths, static))
-    for join in joins:
-        for field, type_ in join.fields:
-            joined_type = type_.or_null() if join.stream is None else type_
-            names[f"{join.name}.{field}"] = Field(f"{join.name}.{field}", joined_type)
-    return tuple(joins)
+        join = Join(
+            name,
+            source,
+            on,
+            tuple((field.name, field.type) for field in values.fields.values()),
+            parse_rows(declared, values.schema, (*path, name)),
+            values.paths,
+            static,
+            schema=values.schema,
+            key_fields=parse_keys(declared, values.fields, (*path, name)),
+        )
+        joins[name] = join, values
+    for join, values in joins.values():
+        for written, field in values.fields.items():
+            type_ = field.type.or_null() if join.stream is None else field.type
+            names[f"{join.name}.{written}"] = Field(f"{join.name}.{field.name}", type_)
+    return tuple(join for join, _ in joins.values())
+
+
+def _parse_values(name: str, declared: Mapping[str, Any], read: Read) -> SchemaFields:
+    """The fields of the table that is joined. Raises TableError."""
+    path = ("join", name)
+    try:
+        values = parse_values(declared, read)
+    except TableError as e:
+        raise TableError((*path, *e.path), str(e)) from None
+    if not values.fields:
+        raise TableError((*path, "format"), "a join needs fields: the values cannot be text")
+    return values
 
 
 def check_places(derivation: Derivation) -> None:

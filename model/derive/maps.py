@@ -8,10 +8,9 @@ from typing import Any
 
 from model.derive.derivation import Derivation
 from model.derive.reading import TableError
-from model.expressions.tree import Call, Expression, Field, Literal, fields_of
+from model.expressions.tree import fields_of
 
 STREAM, TABLE = "stream", "table"
-_RECORD_KEY = "record_key"
 
 OF_TABLES = ("count", "sum", "avg")
 """The aggregates that a table may have: a row can be removed from their result."""
@@ -67,25 +66,13 @@ def check_table(table: Mapping[str, Any], derivation: Derivation) -> None:
     for key, hint in _TABLE_HINTS.items():
         if key in table:
             raise TableError((key,), f'not with kind = "table": {hint}')
-    if derivation.aggregates:
-        return
-    if len(derivation.key) > 1 or not _is_record_key(derivation.key[0]):
+    if derivation.is_rekeyed and derivation.changing:
         raise TableError(
             ("key",),
-            "without an aggregate, the key must follow from the record's key, because a deletion "
-            "has nothing else, and must differ for different records: write "
-            'key = "record_key", or "concat(\'a-\', record_key)"; or use count, sum or avg, which '
-            "may have any key",
+            "with a join that follows its table, the key of a table must follow from the record's "
+            'key: write key = "record_key", or "concat(\'a-\', record_key)". For another key, '
+            'write a second view whose from is the topic of this one, with kind = "table"',
         )
-
-
-def _is_record_key(expression: Expression) -> bool:
-    """Whether the expression is ``record_key``, or ``concat`` of it and literal texts."""
-    parts: tuple[Expression, ...] = (expression,)
-    if isinstance(expression, Call) and expression.function == "concat":
-        parts = expression.arguments
-    others = [part for part in parts if not isinstance(part, Literal)]
-    return len(others) == 1 and isinstance(others[0], Field) and others[0].name == _RECORD_KEY
 
 
 def check_order(derivation: Derivation) -> None:

@@ -35,6 +35,8 @@ def normal_form(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _stored_join(join: Mapping[str, Any]) -> dict[str, Any]:
     stored = {key: value for key, value in join.items() if key != "static"}
+    if stored.get("format") == JSON:
+        del stored["format"]
     return stored if join.get("static") else {**stored, "static": False}
 
 

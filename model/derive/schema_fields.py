@@ -9,16 +9,20 @@ from itertools import islice
 from typing import Any
 
 from model.derive.derivation import RECORD_FIELDS, ValueSchema
-from model.derive.fields import Paths
+from model.derive.fields import Paths, parse_fields, parse_paths
 from model.derive.reading import TableError, read_text
 from model.expressions.tree import Field
 from model.expressions.types import Type
 from model.formats.format import Format, Read
 from model.formats.registry import FORMATS
 from model.formats.schemas import CONFLUENT
+from model.rows.reader import DEBEZIUM
 from model.view_field import join_quoted
 
 JSON, TEXT = "json", "text"
+VALUE_KEYS = ("format", "schema", "message", "fields")
+"""The keys that declare the fields of values."""
+
 MAX_SCHEMA_FIELDS = 1000
 _WITH_SCHEMA: Mapping[str, Format] = {
     name: format_ for name, format_ in FORMATS.items() if format_.declares_fields
@@ -58,6 +62,18 @@ def parse_format(table: Mapping[str, Any]) -> str:
     return str(format_)
 
 
+def parse_values(table: Mapping[str, Any], read: Read) -> SchemaFields:
+    """The fields of values: those that a schema declares, or ``fields`` of the table; none if a
+    value is text. Raises TableError."""
+    declared = parse_schema(table, read)
+    if declared is not None:
+        return declared
+    if "fields" not in table:
+        return SchemaFields(None, {}, ())
+    fields = parse_fields(table["fields"], ("fields",))
+    return SchemaFields(None, fields, parse_paths(table["fields"], ("fields",)))
+
+
 def parse_schema(table: Mapping[str, Any], read: Read) -> SchemaFields | None:
     """What the file ``schema`` declares; None if the values have no such schema. Raises
     TableError."""
@@ -69,10 +85,8 @@ def parse_schema(table: Mapping[str, Any], read: Read) -> SchemaFields | None:
             raise TableError((key,), f"only with format = {join_quoted(allowed)}")
     if format_ is None or (name == JSON and "schema" not in table):
         return None
-    # JSON may be read as rows, which the other formats cannot.
-    for key in ("fields",) if name == JSON else ("fields", "unwrap", "null_deletes"):
-        if key in table:
-            raise TableError((key,), f'not with format = "{name}": the schema declares the fields')
+    if "fields" in table:
+        raise TableError(("fields",), f'not with format = "{name}": the schema declares the fields')
     for key, meaning in format_.fields.items():
         if key not in table:
             raise TableError((), f"{key} is missing: {key} = …, {meaning.partition(', or')[0]}")
@@ -80,7 +94,8 @@ def parse_schema(table: Mapping[str, Any], read: Read) -> SchemaFields | None:
     message = read_text(table["message"], ("message",), "a type") if "message" in table else ""
     try:
         content = read(file)
-        declared = format_.declared_fields(content, message)
+        unwrap = table.get("unwrap") == DEBEZIUM
+        declared = format_.declared_fields(content, message, unwrap=unwrap)
         types = dict(islice(declared, MAX_SCHEMA_FIELDS + 1))
     except ValueError as e:
         raise TableError(("schema",), f"{file}: {e}") from None

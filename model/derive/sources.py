@@ -14,15 +14,16 @@ from model.derive.fields import parse_topic
 from model.derive.maps import TABLE, parse_kind
 from model.derive.reading import TableError, check_keys
 from model.derive.rows import ROW_KEYS
-from model.derive.schema_fields import TEXT
+from model.derive.schema_fields import JSON, TEXT, VALUE_KEYS
+from model.derive.schema_files import SUBJECT, SchemaFile, declared_schema
 from model.derive.table import parse_derivation
 from model.formats.format import Read
+from model.formats.registry import FORMATS
 
 MAX_SOURCES = 1000
 _TIME_KEYS = ("time", "lateness", "earliness")
-_VALUE_KEYS = ("format", "schema", "message", "fields", *ROW_KEYS)
-_JOIN_KEYS = ("fields", *ROW_KEYS)
-_KEYS = ("topic", "kind", *_VALUE_KEYS, *_TIME_KEYS)
+_VALUE_KEYS = (*VALUE_KEYS, *ROW_KEYS)
+_KEYS = ("topic", "kind", SUBJECT, *_VALUE_KEYS, *_TIME_KEYS)
 _EXAMPLE = '[sources.orders] with fields = { id = "string" }'
 
 
@@ -94,11 +95,31 @@ def _parse_source(name: str, table: Any, read: Read) -> DeclaredSource:
         raise TableError(
             (), f'fields is missing: fields = {{ id = "string" }}, or write format = "{TEXT}"'
         )
-    keys = {key: value for key, value in table.items() if key != "topic"}
+    keys = {key: value for key, value in table.items() if key not in ("topic", SUBJECT)}
+    declared = declared_schema(name, table)
+    if declared is not None and "schema" not in table:
+        keys["schema"] = _existing(declared, read)
+    elif declared is None and SUBJECT in table:
+        raise TableError((SUBJECT,), "only for fields that a schema declares: omit fields")
     # a view of the source, which is parsed for its errors
     view = {"key": "record_key", "select": "1"} if parse_kind(table) else _COUNT
     parse_derivation({**keys, "from": topic, **view}, read)
     return DeclaredSource(name, topic, keys)
+
+
+def _existing(declared: SchemaFile, read: Read) -> str:
+    """The name of the file with the schema. Raises TableError if there is none."""
+    try:
+        read(declared.file)
+    except ValueError:
+        or_fields = " Or declare fields." if declared.format == JSON else ""
+        raise TableError(
+            (),
+            f"schema is missing: `queryable sources {declared.source} --save` writes "
+            f"{declared.file}, with the newest schema of {declared.subject} in the registry. Or "
+            f'name a file: schema = "order{FORMATS[declared.format].file_suffix}".{or_fields}',
+        ) from None
+    return declared.file
 
 
 _COUNT = {"key": "record_offset", "count": True}
@@ -110,7 +131,7 @@ def _joined(name: str, join: Any, sources: Sources) -> Any:
     if source is None:
         return join
     path = ("join", name)
-    joined_keys: tuple[str, ...] = _JOIN_KEYS
+    joined_keys: tuple[str, ...] = _VALUE_KEYS
     if "within" in join:
         joined_keys += _TIME_KEYS
         if source.is_table:
@@ -124,9 +145,9 @@ def _joined(name: str, join: Any, sources: Sources) -> Any:
             f"{source.name} is a stream, and a join reads the newest record of each key: write "
             f'kind = "{TABLE}" in [sources.{source.name}], or within = "1h" in the join',
         )
-    if "fields" not in source.keys:
-        raise TableError((*path, "from"), "a join needs a source with fields = { … }")
-    _check_once(join, source, _JOIN_KEYS, path)
+    if source.keys.get("format") == TEXT:
+        raise TableError((*path, "from"), "a join needs a source with fields = { … }, or a schema")
+    _check_once(join, source, _VALUE_KEYS, path)
     keys = {key: value for key, value in source.keys.items() if key in joined_keys}
     return {**keys, **join, "from": source.topic}
 

@@ -9,6 +9,7 @@ from typing import Any
 from model.derive.derivation import Derivation, Join
 from model.derive.reading import TableError, check_keys, read_duration, read_expression
 from model.derive.rows import ROW_KEYS
+from model.derive.schema_fields import VALUE_KEYS, SchemaFields
 from model.expressions.tree import Expression, fields_of
 from model.expressions.types import Kind
 
@@ -16,7 +17,7 @@ MAX_TEXT = 1000
 """Characters of a string of the joined stream, which can become a key or a part of the value."""
 
 _TIME_KEYS = ("time", "lateness", "earliness")
-_OF_STREAM = ("from", "fields", *_TIME_KEYS, *ROW_KEYS)
+_OF_STREAM = ("from", *VALUE_KEYS, *_TIME_KEYS, *ROW_KEYS)
 _KEYS = ("on", "key", "within", *_OF_STREAM)
 _RECORD_KEY = "record_key"
 
@@ -32,16 +33,22 @@ def has_within(table: Mapping[str, Any]) -> bool:
 
 
 def parse_stream_join(
-    name: str, declared: Mapping[str, Any], names: Mapping[str, Expression], parse: Parse
+    name: str,
+    declared: Mapping[str, Any],
+    values: SchemaFields,
+    names: Mapping[str, Expression],
+    parse: Parse,
 ) -> Join:
-    """Parse a join with ``within``. ``parse`` parses a table ``derive``. Raises TableError."""
+    """Parse a join with ``within``. ``values``: the fields of the other stream. ``parse`` parses a
+    table ``derive``. Raises TableError."""
     path = ("join", name)
     check_keys(declared, _KEYS, path)
     within = read_duration(declared["within"], (*path, "within"))
     on = read_expression(declared["on"], (*path, "on"), names, Kind.STRING, Kind.INTEGER)
     stream = {key: declared[key] for key in _OF_STREAM if key in declared}
     conditions = [f"({field} is null or length({field}) <= {MAX_TEXT})"
-                  for field in _strings(declared["fields"])]  # fmt: skip
+                  for field, declaration in values.fields.items()
+                  if declaration.type.kind is Kind.STRING]  # fmt: skip
     if conditions:
         stream["require"] = " and ".join(conditions)
     if "key" not in declared:
@@ -59,19 +66,9 @@ def parse_stream_join(
         )
     return Join(
         name, derivation.source, on, derivation.fields, derivation.rows, derivation.paths,
-        within=within, stream=derivation,
+        within=within, stream=derivation, schema=derivation.schema,
+        key_fields=derivation.key_fields,
     )  # fmt: skip
-
-
-def _strings(fields: Any) -> list[str]:
-    """The fields whose values are texts of any length."""
-    if not isinstance(fields, dict):
-        return []
-    types = {
-        name: declared.get("type") if isinstance(declared, dict) else declared
-        for name, declared in fields.items()
-    }
-    return [name for name, type_ in types.items() if type_ in ("string", "string?", "any", "any?")]
 
 
 def check_pairs(derivation: Derivation) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from model.derive.aggregates import (
@@ -18,10 +19,11 @@ from model.derive.derivation import (
     Aggregate,
     Derivation,
     EventTime,
+    Join,
     Select,
     Windows,
 )
-from model.derive.fields import MAX_FIELDS, parse_fields, parse_paths, parse_topic
+from model.derive.fields import MAX_FIELDS, parse_topic
 from model.derive.joins import check_changing, check_places, parse_joins
 from model.derive.maps import check_map, check_order, check_table, parse_kind
 from model.derive.normal_form import normal_form
@@ -36,8 +38,8 @@ from model.derive.reading import (
     read_table,
     read_text,
 )
-from model.derive.rows import ROW_KEYS, check_rows, parse_rows
-from model.derive.schema_fields import parse_schema
+from model.derive.rows import ROW_KEYS, check_rows, parse_keys, parse_rows
+from model.derive.schema_fields import parse_values
 from model.derive.stream_joins import check_pairs, has_within
 from model.derive.topic_config import parse_topic_config
 from model.expressions.tree import Expression, Field, fields_of, known_not_null
@@ -107,19 +109,15 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
         if name not in table:
             raise TableError((), f'{name} is missing: {name} = "…", {meaning}')
     source = parse_topic(table["from"], ("from",))
-    declared = parse_schema(table, read)
-    if declared is not None:
-        fields, paths = declared.fields, declared.paths
-        _check_joined_names(table, fields)
-    else:
-        fields = parse_fields(table["fields"], ("fields",)) if "fields" in table else {}
-        paths = parse_paths(table["fields"], ("fields",)) if fields else ()
+    declared = parse_values(table, read)
+    fields, paths = declared.fields, declared.paths
     names: Names = {name: Field(name, type_) for name, type_ in RECORD_FIELDS.items()}
     is_table = parse_kind(table)
     if is_table:
         names["record_key"] = Field("record_key", STRING)  # a record without one is a dead letter
     names = dict(fields or {TEXT: Field(TEXT, STRING)}) | names
-    joins = parse_joins(table, names, parse_derivation)
+    joins = parse_joins(table, names, partial(parse_derivation, read=read), read)
+    _check_joined_names(joins, fields)
     let = _parse_let(table, names)
     require = _parse_condition("require", table, names, let)
     repeated = _parse_each(table, names)
@@ -131,7 +129,6 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
     session = read_duration(table["session"], ("session",)) if "session" in table else None
     if session is not None:
         _check_session(table, aggregates)
-    rows, schema = parse_rows(table), None if declared is None else declared.schema
     derivation = Derivation(
         source=source,
         fields=tuple((field.name, field.type) for field in fields.values()),
@@ -149,9 +146,10 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
         is_table=is_table,
         identity=_parse_identity(table, names),
         joins=joins,
-        rows=rows if schema is None else None,  # else `schema` says whether values have a frame
+        rows=parse_rows(table, declared.schema),
         paths=paths,
-        schema=schema,
+        schema=declared.schema,
+        key_fields=parse_keys(table, fields),
         topic_config=parse_topic_config(table.get("topic_config", {}), ("topic_config",)),
         # the settings of its topic do not change what the view means
         written=normal_form({key: table[key] for key in table if key != "topic_config"}),
@@ -171,12 +169,12 @@ def _parse_current(table: Mapping[str, Any], read: Read) -> Derivation:
     return derivation
 
 
-def _check_joined_names(table: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
+def _check_joined_names(joins: Iterable[Join], fields: Iterable[str]) -> None:
     """Raise TableError if ``a.b`` could be a field of the value and of a join."""
     records = {name.partition(".")[0] for name in fields if "." in name}
-    for name in table.get("join", ()):
-        if name in records:
-            raise TableError(("join", name), "is already the name of a record in the value")
+    for join in joins:
+        if join.name in records:
+            raise TableError(("join", join.name), "is already the name of a record in the value")
 
 
 def _parse_time(table: Mapping[str, Any], names: Names) -> EventTime | None:

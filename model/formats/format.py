@@ -23,6 +23,28 @@ MAX_FIELD_LEVELS = 16
 Read = Callable[[str], bytes]
 """File name in views.toml -> content of the file. Raises ValueError if it cannot be read."""
 
+References = Sequence[tuple[str, str]]
+"""Name and text of the schemas that a schema uses, in dependency order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The version of a registry's subject that a file with a schema was made from."""
+
+    subject: str
+    version: int
+    schema_id: int
+
+
+ENVELOPE = frozenset(("op", "after"))
+"""The fields of a change, as Debezium writes it, that has the row in ``after``."""
+
+NO_ROW_FIELDS = (
+    "the schema has op and after, but does not declare the fields of the row in after: read it as "
+    "JSON, and declare them"
+)
+"""The reason if a change has its row as text, as the connector for MongoDB writes it."""
+
 
 class FieldError(ValueError):
     """A field of views.toml is wrong or missing."""
@@ -192,6 +214,9 @@ class Format:
     declares_fields: ClassVar[bool] = False
     """Whether a schema of the format has the names and types of the fields of its values."""
 
+    file_suffix: ClassVar[str] = ""
+    """The suffix of a file with a schema, next to views.toml; in a folder, `<id><suffix>`."""
+
     registry_type: ClassVar[str] = ""
     """`schemaType` in a registry; empty: no registry has schemas of this format."""
 
@@ -210,10 +235,22 @@ class Format:
         """
         return None
 
-    def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
+    def declared_fields(
+        self, content: bytes, message: str, *, unwrap: bool = False
+    ) -> Iterator[DeclaredField]:
         """The fields in the file of a schema that derived views can use, if `declares_fields`.
-        `message`: the type of a value, if the file may have several. Raises ValueError."""
+        `message`: the type of a value, if the file may have several. `unwrap`: if a value is a
+        change with the row in `after`, the fields of the row. Raises ValueError."""
         raise NotImplementedError
+
+    def schema_file(self, text: str, references: References, origin: Origin) -> bytes:
+        """The content of a file with a schema of a registry, which needs no other file, if
+        `declares_fields`. Raises ValueError."""
+        raise NotImplementedError
+
+    def origin(self, content: bytes) -> Origin | None:
+        """The origin in a file that `schema_file` has made; None for other files."""
+        return None
 
     def is_registry_form(self, text: str) -> bool:
         """Whether a registry has answered with schemas in `registry_form`."""
@@ -224,9 +261,7 @@ class Format:
         there; none if the schema is not one of objects."""
         return iter(())
 
-    def registered_fields(
-        self, text: str, references: Sequence[tuple[str, str]]
-    ) -> Iterator[DeclaredField]:
+    def registered_fields(self, text: str, references: References) -> Iterator[DeclaredField]:
         """As `json_fields`, for a schema as a registry has it (see `SchemaFormat`), if
         `declares_fields`. Raises ValueError."""
         raise NotImplementedError
@@ -252,8 +287,6 @@ class SchemaFormat(Format):
     has_own_serdes = True
     has_nulls = True
     quotes_numbers = True
-    file_suffix: ClassVar[str]
-    """The suffix of a schema file: in a folder, `<id><suffix>`, and in views.toml."""
 
     def definition(
         self, part: str, fields: Mapping[str, str], read: Read, has_source: bool
@@ -281,6 +314,5 @@ class SchemaFormat(Format):
         """A schema from a file of a folder. Raises ValueError."""
 
     @abstractmethod
-    def parse_registered(self, text: str, references: Sequence[tuple[str, str]]) -> Schema:
-        """A schema from a registry. Raises ValueError. `references`: name and text of the schemas
-        that it uses, in dependency order."""
+    def parse_registered(self, text: str, references: References) -> Schema:
+        """A schema from a registry. Raises ValueError."""

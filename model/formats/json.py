@@ -6,15 +6,25 @@ document. The document is read without the schema.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
 import orjson
 
 from model.formats.codec import Codec
-from model.formats.format import DeclaredField, FieldError, Format, OpenApi, PythonForm, Read
+from model.formats.format import (
+    DeclaredField,
+    FieldError,
+    Format,
+    OpenApi,
+    Origin,
+    PythonForm,
+    Read,
+    References,
+)
 from model.formats.frames import FRAME, schema_id_of
 from model.formats.json_text import check_json_text
+from model.formats.schema_files.origins import origin_in, with_origin
 from model.formats.schemas import CONFLUENT, NO_TEXT, SchemaSource
 
 
@@ -63,6 +73,7 @@ class Json(Format):
     openapi = OpenApi("StringSerde", {"type": "string"}, '{"id":1}', json_example=None)
     serdes = frozenset(("StringSerde",))
     has_own_serdes = True
+    file_suffix = ".schema.json"
     registry_type = "JSON"
     declares_fields = True
     has_objects = True
@@ -79,15 +90,23 @@ class Json(Format):
             )
         return fields["schema"] or None
 
-    def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
+    def declared_fields(
+        self, content: bytes, message: str, *, unwrap: bool = False
+    ) -> Iterator[DeclaredField]:
         """The fields of a JSON Schema."""
         from model.formats.json_schema.fields import declared_fields
 
-        return declared_fields(content)
+        return declared_fields(content, unwrap=unwrap)
 
-    def registered_fields(
-        self, text: str, references: Sequence[tuple[str, str]]
-    ) -> Iterator[DeclaredField]:
+    def schema_file(self, text: str, references: References, origin: Origin) -> bytes:
+        from model.formats.schema_files.json_schema import self_contained
+
+        return with_origin(self_contained(text, references), origin)
+
+    def origin(self, content: bytes) -> Origin | None:
+        return origin_in(content)
+
+    def registered_fields(self, text: str, references: References) -> Iterator[DeclaredField]:
         return self.declared_fields(text.encode(), "")
 
     def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:

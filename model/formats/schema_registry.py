@@ -12,7 +12,7 @@ from urllib.parse import quote, urljoin
 
 import orjson
 
-from model.formats.format import Format, SchemaFormat
+from model.formats.format import Format, Origin, References, SchemaFormat
 from model.formats.json_decoder import decode_json
 from model.formats.registry import FORMATS
 from model.formats.schemas import Schema, SchemaNotFound
@@ -57,7 +57,7 @@ class RegisteredSchema:
 
     format: Format
     text: str
-    references: tuple[tuple[str, str], ...]
+    references: References
 
     def parsed(self) -> Schema:
         """The parsed schema. Raises ValueError if it is not supported."""
@@ -94,7 +94,7 @@ class RegistryClient:
             raise SchemaNotParsed(schema_format.registry_type)
         return self._complete(path, document, schema_format)
 
-    def newest(self, subject: str) -> tuple[int, RegisteredSchema]:
+    def newest(self, subject: str) -> tuple[Origin, RegisteredSchema]:
         """The newest version of a subject, and its schema, which may be one that is not parsed
         here. Raises SchemaNotFound if there is no such subject, and ValueError."""
         path = f"/subjects/{quote(subject, safe='')}/versions/latest"
@@ -102,12 +102,13 @@ class RegistryClient:
             document = self._get(path)
         except SchemaNotFound:
             raise SchemaNotFound(f"the registry has no subject {subject}") from None
-        version = document.get("version")
-        if type(version) is not int:
+        version, schema_id = document.get("version"), document.get("id")
+        if type(version) is not int or type(schema_id) is not int:
             raise self._no_registry(path)
         # not "latest" again, which may be another one by then
         path = f"{path.removesuffix('latest')}{version}"
-        return version, self._complete(path, document, _format_of(document))
+        schema = self._complete(path, document, _format_of(document))
+        return Origin(subject, version, schema_id), schema
 
     def _complete(
         self, path: str, document: dict[str, Any], schema_format: Format
@@ -128,6 +129,16 @@ class RegistryClient:
                     "schemas: put files of the schemas into a folder (docs/reference/formats.md)"
                 )
         return RegisteredSchema(schema_format, str(document["schema"]), tuple(references.values()))
+
+    def subjects(self, schema_id: int) -> list[str]:
+        """The subjects that have a schema, without repetition. Raises SchemaNotFound,
+        SchemaSourceUnavailable."""
+        path = f"/schemas/ids/{schema_id}/versions"
+        answer = self._answer(path)
+        if not isinstance(answer, list):
+            raise self._no_registry(path)
+        found = (version.get("subject") for version in answer if isinstance(version, dict))
+        return list(dict.fromkeys(subject for subject in found if isinstance(subject, str)))
 
     def register(self, subject: str, schema_format: SchemaFormat, text: str) -> int:
         """The id of the schema, which is registered if the subject does not have it. Raises

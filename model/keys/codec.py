@@ -44,6 +44,17 @@ class KeyFields(Codec):
     def check(self, raw: bytes) -> None:
         self._values_of_record(raw)
 
+    def derived_text(self, raw: bytes) -> str:
+        """The key in derived views: the value of the field as text, or `10,2` for several fields.
+        Raises ValueError."""
+        values = self._values_of_record(raw)
+        if len(values) > 1:
+            return text_of(values)
+        [value] = values
+        if value is None:
+            raise ValueError(f"{self._fields[0]} is null")
+        return value
+
     def to_json(self, raw: bytes) -> bytes:
         return orjson.dumps(text_of(self._values(raw)))
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set
+from typing import Literal
 
 import orjson
 
@@ -26,15 +27,17 @@ from model.rows.json_members import members
 from model.rows.row import NO_ROW, Row
 
 DELETED, AFTER = "__deleted", "after"
-_PLACEHOLDER = b"__debezium_unavailable_value"
+PLACEHOLDER = b"__debezium_unavailable_value"
+UUID_PLACEHOLDER = b"b68a35a7-17ad-35b3-af2a-ae46edb4545a"  # Java's nameUUIDFromBytes
+"""The placeholder in arrays of UUIDs."""
 _PLACEHOLDERS = (
-    b'"%b"' % _PLACEHOLDER,
+    b'"%b"' % PLACEHOLDER,
     b'"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ',  # the same as bytes
-    b'"b68a35a7-17ad-35b3-af2a-ae46edb4545a"',  # in arrays of UUIDs: Java's nameUUIDFromBytes
+    b'"%b"' % UUID_PLACEHOLDER,
 )
 # in arrays of numbers: its bytes
 _NUMBERS_PLACEHOLDER = re.compile(
-    rb"\[\s*" + rb"\s*,\s*".join(rb'"?%d(?:\.0)?"?' % byte for byte in _PLACEHOLDER)
+    rb"\[\s*" + rb"\s*,\s*".join(rb'"?%d(?:\.0)?"?' % byte for byte in PLACEHOLDER)
 )
 _ENVELOPES = ({"op", AFTER}, {"op", "source", "ts_ms"})
 """The members of an envelope. Protobuf's JSON leaves out those that are not set."""
@@ -88,10 +91,24 @@ def _is_marker(parts: dict[str, bytes]) -> bool:
 
 def _row_of_envelope(parts: dict[str, bytes]) -> Row:
     op = _text(parts["op"])
+    effect = effect_of(op)
+    if effect != "row":
+        return None if effect == "deletion" else NO_ROW
+    after = parts.get(AFTER, b"null")
+    if after.startswith(b'"'):
+        after = _mongodb_document(after)
+    if not after.startswith(b"{"):
+        raise no_row_in_after(op)
+    return _complete(after)
+
+
+def effect_of(op: str) -> Literal["row", "deletion", "nothing"]:
+    """What an operation means: the row in `after`, the deletion of the row, or nothing. Raises
+    ValueError if it is refused."""
     if op == "d":
-        return None
+        return "deletion"
     if op == "m":
-        return NO_ROW
+        return "nothing"
     if op == "t":
         raise ValueError(
             'op "t": the table was truncated. Its rows are not deleted here: skip truncates in '
@@ -99,15 +116,14 @@ def _row_of_envelope(parts: dict[str, bytes]) -> Row:
         )
     if op not in _ROWS:
         raise ValueError(f'op "{op[:20]}": not an operation of Debezium')
-    after = parts.get(AFTER, b"null")
-    if after.startswith(b'"'):
-        after = _mongodb_document(after)
-    if not after.startswith(b"{"):
-        raise ValueError(
-            f'op "{op}" without the row in after: for MongoDB, set '
-            "capture.mode=change_streams_update_full"
-        )
-    return _complete(after)
+    return "row"
+
+
+def no_row_in_after(op: str) -> ValueError:
+    return ValueError(
+        f'op "{op}" without the row in after: for MongoDB, set '
+        "capture.mode=change_streams_update_full"
+    )
 
 
 def _mongodb_document(after: bytes) -> bytes:
@@ -129,12 +145,16 @@ def _complete(row: bytes) -> bytes:
     """Return the row. Raises ValueError if it has a placeholder."""
     if has_placeholder(row):
         names = [name for name, value in members(row).items() if has_placeholder(value)]
-        raise ValueError(
-            f"{', '.join(names)}: the value is unavailable: the database did not send it "
-            "(PostgreSQL's TOAST). Set REPLICA IDENTITY FULL for the table, and Debezium's "
-            "ReselectColumnsPostProcessor for rows that exist"
-        )
+        raise unavailable(names)
     return row
+
+
+def unavailable(names: list[str]) -> ValueError:
+    return ValueError(
+        f"{', '.join(names)}: the value is unavailable: the database did not send it "
+        "(PostgreSQL's TOAST). Set REPLICA IDENTITY FULL for the table, and Debezium's "
+        "ReselectColumnsPostProcessor for rows that exist"
+    )
 
 
 def has_placeholder(written: bytes) -> bool:

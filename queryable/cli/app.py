@@ -27,7 +27,9 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "switching.view_versions", "switching.deployments", "pipeline", "instances",
         "wait_redundant",
     ),
-    "Your own Kafka": ("start.init", "start.serve", "start.derive", "adopt", "check", "token"),
+    "Your own Kafka": (
+        "start.init", "start.serve", "start.sources", "start.derive", "adopt", "check", "token",
+    ),
     "Development of this project, in a checkout": ("stack",),
 }  # fmt: skip
 """The modules of `queryable.cli.commands`, in the groups and the order of `queryable --help`."""

@@ -14,11 +14,11 @@ from model.expressions.tree import Expression, fields_of
 from model.expressions.types import LISTS, Kind, Objects
 from spark.derive.columns import Columns, column, condition, key_column, key_parts
 from spark.derive.json_values import DELETED as IS_DELETION
-from spark.derive.json_values import NO_ROW, NOT_REJECTED, DeclaredJson
-from spark.derive.schema_values import DeclaredRecords
+from spark.derive.json_values import NO_ROW, NOT_REJECTED
+from spark.derive.schema_values import declared_values
 from spark.event_time.bounds import EventTimeBounds
 from spark.event_time.columns import violations
-from spark.formats.batches import FIELDS, REASON
+from spark.formats.batches import FIELDS, KEY_REASON, KEY_TEXT, REASON
 from spark.formats.columns import not_text
 from spark.formats.strict_json import spark_type
 
@@ -63,9 +63,10 @@ class DerivedDecoder:
 
     def well_formed(self, records: DataFrame) -> DataFrame:
         record = self._record_columns()
-        given = records.select("timestamp", "value", *_aliased(record))
+        keys = ["key"] if self.derivation.key_fields else []
+        given = records.select("timestamp", "value", *keys, *_aliased(record))
         decoded, fields = self._decoded(given, [*record])
-        names = {**fields, **{name: F.col(name) for name in record}}
+        names = {**fields, **{name: F.col(name) for name in record}, **self._key_column()}
         if self.is_table:
             is_deletion = F.coalesce(F.col(REASON) == IS_DELETION, F.lit(False))
             accepted = decoded.where(F.isnull(REASON) | is_deletion)
@@ -74,6 +75,8 @@ class DerivedDecoder:
         else:
             accepted = decoded.where(F.isnull(REASON))
             columns = _aliased(names)
+        if keys:
+            accepted = accepted.where(F.isnull(KEY_REASON))
         violation = self._violation(names)
         if violation is not None:
             accepted = accepted.where(violation.isNull())
@@ -85,12 +88,15 @@ class DerivedDecoder:
         reason = F.col(REASON)
         if self.is_table:  # also a deletion needs a key
             reason = F.when(~reason.isin(*NOT_REJECTED), reason)
-            reason = F.coalesce(not_text("key"), reason)
+            reason = F.coalesce(wrong_key(self.derivation.key_fields), reason)
             decoded = decoded.where(~F.col(REASON).eqNullSafe(NO_ROW))
         else:
             # Here, and not for the final reason, whose expressions would be computed once more.
             decoded = decoded.where(reason.isNull() | ~reason.isin(*NOT_REJECTED))
-        violation = self._violation({**fields, **self._record_columns()})
+            if self.derivation.key_fields:
+                reason = F.coalesce(KEY_REASON, reason)
+        names = {**fields, **self._record_columns(), **self._key_column()}
+        violation = self._violation(names)
         if violation is not None:
             reason = F.coalesce(reason, violation)
         return decoded.select(*columns, reason.alias("reason")).where("reason IS NOT NULL")
@@ -109,19 +115,39 @@ class DerivedDecoder:
         names = self._value_fields()
         if bounds is not None and bounds.field not in names:
             bounds = None  # ``_violation`` checks it
-        value: DeclaredJson | DeclaredRecords
-        if derivation.schema is None:
-            value = DeclaredJson(derivation.fields, derivation.rows, derivation.paths)
-        else:
-            value = DeclaredRecords(derivation.fields, derivation.paths, derivation.schema)
-        rows = value.judged(records, kept, deletes=self.is_table, event_time=bounds)
+        value = declared_values(
+            derivation.fields, derivation.rows, derivation.paths, derivation.schema
+        )
+        rows = value.judged(
+            records, kept, deletes=self.is_table, event_time=bounds,
+            key_fields=derivation.key_fields,
+        )  # fmt: skip
         return rows, {name: F.col(f"{FIELDS}.{name}") for name in names}
 
     def _value_fields(self) -> list[str]:
         return [name for name, _ in self.derivation.fields]
 
+    def _key_column(self) -> dict[str, Column]:
+        """``record_key``, if it is a text that ``_decoded`` adds."""
+        has_text = self.derivation.key_fields and "record_key" in self._used_fields()
+        return {"record_key": F.col(KEY_TEXT)} if has_text else {}
+
     def _record_columns(self) -> dict[str, Column]:
         """The fields of the record that the view uses, as columns of RAW_RECORD."""
+        used = self._used_fields()
+        text = F.col("key").cast("string")
+        columns = {
+            "record_key": F.when(F.is_valid_utf8(text), text),
+            "record_timestamp": F.col("timestamp"),
+            "record_partition": F.col("partition"),
+            "record_offset": F.col("offset"),
+        }
+        if self.derivation.key_fields:
+            used.discard("record_key")
+        return {name: columns[name] for name in RECORD_FIELDS if name in used}
+
+    def _used_fields(self) -> set[str]:
+        """The names of the fields that the view uses, also those that are not of the record."""
         used = {
             name for expression in expressions(self.derivation) for name in fields_of(expression)
         }
@@ -130,17 +156,12 @@ class DerivedDecoder:
             used.add("record_key")
         if self.derivation.changing or (self.is_table and self.derivation.aggregates):
             used.update(ORDER)
+        if self.derivation.is_rekeyed:
+            used.update((*ORDER, "record_timestamp"))
         time = self.derivation.time
         if time is not None and time.field not in self._value_fields():
             used.add("record_timestamp")
-        text = F.col("key").cast("string")
-        columns = {
-            "record_key": F.when(F.is_valid_utf8(text), text),
-            "record_timestamp": F.col("timestamp"),
-            "record_partition": F.col("partition"),
-            "record_offset": F.col("offset"),
-        }
-        return {name: columns[name] for name in RECORD_FIELDS if name in used}
+        return used
 
     def _violation(self, names: Columns) -> Column | None:
         """The reason why a decoded record is rejected, or null; None if none can be."""
@@ -172,6 +193,14 @@ class DerivedDecoder:
             checks = [*key_checks, *((is_row & wrong, why) for wrong, why in checks)]
         reasons = [F.when(wrong, F.lit(why)) for wrong, why in checks]
         return F.coalesce(*reasons) if reasons else None
+
+
+def wrong_key(key_fields: tuple[str, ...]) -> Column:
+    """Why a record of a table has no key; null if it has one. The rows are those of
+    ``judged``."""
+    if not key_fields:
+        return not_text("key")
+    return F.coalesce(F.when(F.isnull("key"), "key: null"), F.col(KEY_REASON))
 
 
 def expressions(derivation: Derivation) -> Iterator[Expression]:

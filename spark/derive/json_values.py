@@ -19,6 +19,7 @@ from model.rows.row import NoRow
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats import batches
 from spark.formats.batches import Fields, Format, Rules, judged_columns
+from spark.formats.key_texts import KeyTexts
 from spark.formats.strict_json import spark_type
 
 NOT_REJECTED = ("#deleted", "#no row")
@@ -73,11 +74,16 @@ class DeclaredJson:
         *,
         deletes: bool = False,
         event_time: EventTimeBounds | None = None,
+        key_fields: tuple[str, ...] = (),
     ) -> DataFrame:
-        """The columns ``names`` of all records, ``FIELDS`` and ``REASON``. ``deletes``: whether a
-        null value is a deletion. ``event_time``: bounds of one of the fields."""
+        """The columns ``names`` of all records, and those of ``judged_columns``. ``deletes``:
+        whether a null value is a deletion. ``event_time``: bounds of one of the fields.
+        ``key_fields``: those of keys that are documents."""
         has_deletions = deletes or (self.rows is not None and self.rows.has_deletions)
-        return judged(self, records, names, deletes=has_deletions, event_time=event_time)
+        return judged(
+            self, records, names, deletes=has_deletions, event_time=event_time,
+            key_fields=key_fields,
+        )  # fmt: skip
 
 
 def judged(
@@ -87,10 +93,17 @@ def judged(
     *,
     deletes: bool,
     event_time: EventTimeBounds | None,
+    key_fields: tuple[str, ...],
 ) -> DataFrame:
     """As ``DeclaredJson.judged``, for values of any format."""
-    rules = Rules(format_, event_time=event_time, null=DELETED if deletes else "value: null")
-    needed = dict.fromkeys([*names, "timestamp", "value"] if event_time else [*names, "value"])
+    key_texts = KeyTexts(key_fields).bound(records.sparkSession) if key_fields else None
+    rules = Rules(
+        format_, event_time=event_time, null=DELETED if deletes else "value: null",
+        key_texts=key_texts,
+    )  # fmt: skip
+    needed = dict.fromkeys([*names, "value"])
+    needed |= {"timestamp": None} if event_time else {}
+    needed |= {"key": None} if key_fields else {}
     decode = partial(batches.judged, rules=rules, copied=names)
     before = [records.schema[name] for name in names]
     return records.select(*needed).mapInArrow(decode, StructType([*before, *judged_columns(rules)]))

@@ -16,7 +16,7 @@ from model.kinds.calendar_windows import CalendarWindows
 from spark.derive.aggregates import grouped, json_object, results
 from spark.derive.columns import column, condition, key_column, time_name
 from spark.derive.decoder import DELETED
-from spark.derive.joins import IS_NEW, followed, with_row
+from spark.derive.joins import IS_NEW, VALUE, followed, rekeyed, with_row
 from spark.derive.sessions import END, LIVE, START, sessions
 from spark.derive.tables import ROWS, counted
 from spark.event_time.calendar import with_calendar_window
@@ -54,6 +54,8 @@ class Plan:
             return self._mapped(pairs.withColumn(_KEY, key))
         if derivation.changing:
             return self._followed(prepared.withColumn(_KEY, key), tables)
+        if derivation.is_rekeyed:
+            return self._rekeyed(prepared.withColumn(_KEY, key))
         if derivation.is_map:
             return self._mapped(prepared.withColumn(_KEY, key))
         if derivation.is_table:
@@ -95,6 +97,15 @@ class Plan:
             return self._records(rows, bare, value)
         start = F.unix_millis(time_name(derivation.time))
         return self._records(rows, window_key(bare, start), value, bare)
+
+    def _rekeyed(self, rows: DataFrame) -> DataFrame:
+        """The records of a view that has the rows of a table with other keys: of each key, its
+        newest row, or a deletion if no row has it any more."""
+        is_row = ~F.col(DELETED) & F.col(_KEY).isNotNull()
+        if self.derivation.where is not None:
+            is_row &= condition(self.derivation.where)
+        newest = rekeyed(rows, _KEY, F.when(is_row, self._value()))
+        return self._records(newest, self._bare_key(_KEY), F.col(f"`{VALUE}`"))
 
     def _followed(self, rows: DataFrame, tables: Sequence[DataFrame]) -> DataFrame:
         """The records of a view that joins tables that change: of each key, the newest row with

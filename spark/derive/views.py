@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import model.views as entries
-from model.derive.derivation import Join
+from model.derive.derivation import Derivation, Join
 from spark.derive.decoder import DerivedDecoder
 from spark.derive.joins import TableDecoder
 from spark.derive.plan import Plan
@@ -27,11 +27,16 @@ def derived_view(entry: entries.View) -> View | None:
         topic_config=dict(derivation.topic_config),
         table=(*derivation.written, ("view key", entry.key), ("view value", entry.value)),
         derive=Plan(derivation, entry.key, entry.value),
-        output_mode="append" if derivation.changing or derivation.pairs else "update",
+        output_mode="append" if _has_processors(derivation) else "update",
     )
+
+
+def _has_processors(derivation: Derivation) -> bool:
+    """Whether the plan has operators of state that allow only the output mode ``append``."""
+    return bool(derivation.changing or derivation.pairs or derivation.is_rekeyed)
 
 
 def _decoder(join: Join) -> Decoder:
     if join.stream is not None:
         return DerivedDecoder(join.stream)
-    return TableDecoder(join.fields, join.rows, join.paths)
+    return TableDecoder(join.fields, join.rows, join.paths, join.schema, join.key_fields)

@@ -17,7 +17,7 @@ Other unions, and schemas that refer to themselves, have no Spark type and are r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -42,12 +42,13 @@ class AvroFormat:
     cannot be converted, is malformed.
 
     A schema that is not a record has one column, ``column``. A record has a column for each field,
-    or with ``column`` one struct.
+    or with ``column`` one struct. ``is_partial``: fields that have no Spark type are left out.
     """
 
     schema: str
     is_framed: bool = False
     column: str | None = None
+    is_partial: bool = False
     registry: Registry | None = None
     fits: ClassVar[bool] = False
 
@@ -70,16 +71,21 @@ class AvroFormat:
         return replace(self, registry=registry_of(session))
 
     def decoder(self) -> Callable[[bytes], Fields]:
-        reader = reader_of(self.schema)
+        reader = reader_of(self.schema, self.is_partial)
+        name = ("avro", self.schema, self.is_partial)
         decode = (
-            framed_decoder(self.registry, ("avro", self.schema), reader.written_with)
+            framed_decoder(self.registry, name, reader.written_with)
             if self.is_framed
             else reader.decode
         )
         if reader.is_record and self.column is None:
             return decode
-        name = self.column or "value"
-        return lambda raw: {name: decode(raw)}
+        column = self.column or "value"
+        return lambda raw: {column: decode(raw)}
+
+    def left_out(self) -> Mapping[str, str]:
+        """The paths of fields that are left out, with the reasons."""
+        return self._reader().left_out
 
     def encoder(self) -> Callable[[Any], bytes]:
         return reader_of(self.schema).encode
@@ -91,6 +97,6 @@ class AvroFormat:
 
     def _reader(self) -> AvroReader:
         try:
-            return reader_of(self.schema)
+            return reader_of(self.schema, self.is_partial)
         except ValueError as error:
             raise JobError(f"the Avro schema cannot be used: {error}") from None

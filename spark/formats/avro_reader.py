@@ -4,7 +4,7 @@ fastavro."""
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -67,15 +67,19 @@ _MAX_DIGITS = 38  # of a decimal in Spark
 class AvroReader:
     """Reads records as Python values, as Arrow converts them to ``type``.
 
-    Raises ValueError if the schema is malformed or has no Spark type. ``references``: the schemas
-    that it uses, in dependency order.
+    Raises ValueError if the schema is malformed or has no Spark type. ``is_partial``: fields that
+    have none are left out; ``left_out`` has their paths, with the reasons.
     """
 
-    def __init__(self, schema: str, references: Sequence[str] = ()) -> None:
-        self._named, self._root = _parsed(schema, references, with_defaults=True)
+    def __init__(self, schema: str, *, is_partial: bool = False) -> None:
+        parsed = _parsed(schema, (), is_reader=True, is_partial=is_partial)
+        self._named, self._root, self.left_out = parsed
         self.type = _type(self._root, self._named, "")
         self._compiled = compiled(self._root)
         self._decode = _decoder(self._compiled, None)
+        if self.left_out:
+            _, root, _ = _parsed(schema, (), is_reader=False)
+            self._decode = _decoder(compiled(root), self._compiled)
 
     @property
     def is_record(self) -> bool:
@@ -99,9 +103,8 @@ class AvroReader:
         """A function that reads values of a writer's schema as values of this schema."""
         if schema.format.name != "avro":
             raise ValueError(f"the schema is {schema.format.name}, not avro")
-        named, root = _parsed(
-            schema.text, [text for _, text in schema.references], with_defaults=False
-        )
+        references = [text for _, text in schema.references]
+        named, root, _ = _parsed(schema.text, references, is_reader=False)
         _check_logical_types(root, named, self._root, self._named, "")
         decode = _decoder(compiled(root), self._compiled)
         if not isinstance(self.type, StructType) or not self.is_record:
@@ -131,28 +134,33 @@ def _decoder(writer: Any, reader: Any) -> Decode:
 
 
 @lru_cache(100)
-def reader_of(schema: str) -> AvroReader:
-    return AvroReader(schema)
+def reader_of(schema: str, is_partial: bool = False) -> AvroReader:
+    return AvroReader(schema, is_partial=is_partial)
 
 
-def _parsed(schema: str, references: Sequence[str], *, with_defaults: bool) -> tuple[Named, Any]:
-    """The definitions of named types, and the schema, self-contained. Logical types without a Spark
-    type are removed. Raises ValueError."""
+def _parsed(
+    schema: str, references: Sequence[str], *, is_reader: bool, is_partial: bool = False
+) -> tuple[Named, Any, Mapping[str, str]]:
+    """The definitions of named types, the schema, self-contained, and the fields that are left out
+    with the reasons. Logical types without a Spark type are removed. ``is_reader``: whether columns
+    are made of it. Raises ValueError."""
     # refuses what could be nested without limit, or large without bytes
     AvroSchema(schema, references)
     parsed, root = parse_all(schema, references)
-    walk = _Walk(parsed, with_defaults)
-    return walk.named, walk.node(root, "")
+    walk = _Walk(parsed, is_reader, is_partial)
+    return walk.named, walk.node(root, ""), walk.left_out
 
 
 class _Walk:
     """Rewrites a parsed schema; see ``_parsed``."""
 
-    def __init__(self, parsed: Named, with_defaults: bool) -> None:
+    def __init__(self, parsed: Named, is_reader: bool, is_partial: bool) -> None:
         self._parsed = parsed
-        self._with_defaults = with_defaults
+        self._is_reader = is_reader
+        self._is_partial = is_partial
         self._open: set[str] = set()
         self.named: Named = {}
+        self.left_out: dict[str, str] = {}
 
     def node(self, node: Any, path: str) -> Any:
         if isinstance(node, list):
@@ -170,6 +178,8 @@ class _Walk:
 
     def _reference(self, name: str, path: str) -> Any:
         """The definition of a named type at its first use, and the name at later uses."""
+        if name in self._open and not self._is_reader:
+            return name
         if name in self._open:
             raise ValueError(f"{path or name}: the type {name} contains itself")
         if name in self.named:
@@ -180,17 +190,33 @@ class _Walk:
         written |= {"type": node["type"], **_logical(node)}
         self._open.add(name)
         if "fields" in node:
-            written["fields"] = [self._field(attribute, path) for attribute in node["fields"]]
+            written["fields"] = list(self._fields(node["fields"], path))
         self._open.discard(name)
         self.named[name] = written
         return written
+
+    def _fields(self, fields: Iterable[dict[str, Any]], path: str) -> Iterator[dict[str, Any]]:
+        for field in fields:
+            known = set(self.named)
+            try:
+                written = self._field(field, path)
+                if self._is_partial:
+                    _type(written["type"], self.named, path)
+            except ValueError as error:
+                if not self._is_partial:
+                    raise
+                self.left_out[f"{path}.{field['name']}".lstrip(".")] = str(error)
+                for name in self.named.keys() - known:
+                    del self.named[name]  # a later field may define them
+            else:
+                yield written
 
     def _field(self, field: dict[str, Any], path: str) -> dict[str, Any]:
         path = f"{path}.{field['name']}".lstrip(".")
         written = {"name": field["name"], "type": self.node(field["type"], path)}
         if "aliases" in field:
             written["aliases"] = field["aliases"]
-        if self._with_defaults and "default" in field:
+        if self._is_reader and "default" in field:
             default = default_of(written["type"], self.named, field["default"])
             # Java, too, ignores a default that does not fit its type, unless a record needs it
             if default is not NO_DEFAULT:

@@ -19,12 +19,16 @@ from pyspark.sql.types import StringType, StructField, StructType
 from model.rows.json_fields import MAX_BYTES as MAX_BYTES
 from model.rows.json_fields import Fields as Fields
 from spark.event_time.bounds import EventTimeBounds, microseconds
+from spark.formats.key_texts import KeyTexts
 
 Validate = Callable[[Fields], str | None]
 """What is wrong with fields that have the right types, or None."""
 
 FIELDS, REASON = "#fields", "#reason"  # not the names of fields
 """Columns of rows that ``judged`` returns."""
+
+KEY_TEXT, KEY_REASON = "#key text", "#key reason"
+"""Columns of rows that ``judged`` returns with ``Rules.key_texts``."""
 
 
 class Format(Protocol):
@@ -52,6 +56,7 @@ class Rules:
     ``is_table``: every record needs a key, and null values are tombstones, whose fields are null.
     ``max_bytes``: the greatest length of a value. ``max_key_bytes``: that of a key; None if the
     view does not have the keys. ``null``: why a null value is rejected, if it is not a tombstone.
+    ``key_texts``: only for ``judged``.
     """
 
     value: Format
@@ -62,6 +67,7 @@ class Rules:
     max_bytes: int = 1 << 30
     max_key_bytes: int | None = None
     null: str = "value: null"
+    key_texts: KeyTexts | None = None
 
     @property
     def columns(self) -> StructType:
@@ -132,6 +138,7 @@ def judged(
     columns ``copied``, then those of ``judged_columns``. The format must be one that ``fits``."""
     types = to_arrow_schema(rules.columns, timezone="UTC")
     decode = _decoder(rules)
+    read_key = None if rules.key_texts is None else rules.key_texts.reader()
     nothing = (None,) * len(types)
     for batch in batches:
         rows: list[tuple[Any, ...]] = []
@@ -144,15 +151,39 @@ def judged(
                 rows.append(tuple(decoded.values()))
                 reasons.append(None)
         fields = pa.StructArray.from_arrays(_columns(rows, types), types.names)
-        before = [batch.column(name) for name in copied]
+        columns = [batch.column(name) for name in copied]
+        columns += [fields, pa.array(reasons, pa.string())]
+        if read_key is not None:
+            columns += _key_columns(batch.column("key"), read_key)
         yield pa.RecordBatch.from_arrays(
-            [*before, fields, pa.array(reasons, pa.string())], names=[*copied, FIELDS, REASON]
+            columns, names=[*copied, *(field.name for field in judged_columns(rules))]
         )
 
 
 def judged_columns(rules: Rules) -> list[StructField]:
-    """``FIELDS``, a struct whose fields are null if the record is rejected, and ``REASON``."""
-    return [StructField(FIELDS, rules.columns), StructField(REASON, StringType())]
+    """``FIELDS``, a struct whose fields are null if the record is rejected, and ``REASON``. With
+    ``key_texts`` also ``KEY_TEXT``, which is null if there is no key, or ``KEY_REASON`` why it is
+    rejected."""
+    columns = [StructField(FIELDS, rules.columns), StructField(REASON, StringType())]
+    if rules.key_texts is not None:
+        columns += [StructField(name, StringType()) for name in (KEY_TEXT, KEY_REASON)]
+    return columns
+
+
+def _key_columns(keys: pa.Array, read: Callable[[bytes], str]) -> list[pa.Array]:
+    """``KEY_TEXT`` and ``KEY_REASON``."""
+    texts: list[str | None] = []
+    reasons: list[str | None] = []
+    for key in keys.to_pylist():
+        text = reason = None
+        if key is not None:
+            try:
+                text = read(key)
+            except ValueError as error:
+                reason = f"key: {error}"
+        texts.append(text)
+        reasons.append(reason)
+    return [pa.array(texts, pa.string()), pa.array(reasons, pa.string())]
 
 
 def _decoder(rules: Rules) -> Callable[[pa.RecordBatch], Iterator[Fields | str]]:

@@ -14,13 +14,15 @@ def schema_format(
     message: str = "",
     is_framed: bool = False,
     column: str | None = None,
+    is_partial: bool = False,
 ) -> AvroFormat | ProtobufFormat:
     """A format that reads and writes: ``avro`` or ``protobuf``. ``schema``: the content of its
-    file. Raises ``JobError`` if it cannot be used."""
+    file. ``is_partial``: fields of Avro that have no Spark type are left out. Raises ``JobError``
+    if it cannot be used."""
     made: AvroFormat | ProtobufFormat
     if name == "avro":
         try:
-            made = AvroFormat(schema.decode(), is_framed, column)
+            made = AvroFormat(schema.decode(), is_framed, column, is_partial)
         except UnicodeDecodeError as error:
             raise JobError(f"the Avro schema is not UTF-8: {error}") from None
     elif name == "protobuf":

@@ -101,17 +101,23 @@ def _newest(rows: DataFrame, *columns: str) -> DataFrame:
     return rows.groupBy("key").agg(newest).select("key", "newest.*")
 
 
-def _stream(changes: DataFrame, table: DataFrame, number: int) -> DataFrame:
+def sent(changes: DataFrame, number: int) -> DataFrame:
+    """The messages of ``Subscriptions`` for the foreign key with a number. ``changes``: ``key``,
+    ``partition``, ``offset``, an array ``ons`` and ``content``."""
     bucket = F.pmod(F.xxhash64("key"), F.lit(_BUCKETS)).alias("bucket")
     left = changes.select(
         bucket, "key", "partition", "offset", F.get("ons", F.lit(number)).alias("on"), "content"
     )
-    messages = left.groupBy("bucket").transformWithStateInPandas(
+    return left.groupBy("bucket").transformWithStateInPandas(
         Subscriptions(), _SENT, "append", "none"
     )
+
+
+def _stream(changes: DataFrame, table: DataFrame, number: int) -> DataFrame:
+    messages = sent(changes, number)
     columns = ["on", "lone", "key", "kind", "content", "partition", "offset"]
     none = F.lit(None).cast("string")
-    sent = messages.withColumn("partition", F.lit(0)).withColumn("offset", F.lit(0).cast("long"))
+    left = messages.withColumn("partition", F.lit(0)).withColumn("offset", F.lit(0).cast("long"))
     rows = table.select(
         F.col("key").alias("on"),
         none.alias("lone"),
@@ -120,7 +126,7 @@ def _stream(changes: DataFrame, table: DataFrame, number: int) -> DataFrame:
         F.col("row").alias("content"),
         *("partition", "offset"),
     )
-    both = sent.select(columns).unionByName(rows.select(columns))
+    both = left.select(columns).unionByName(rows.select(columns))
     return both.groupBy("on", "lone").transformWithStateInPandas(
         Matches(), _MESSAGE, "append", "none"
     )
@@ -165,7 +171,7 @@ class Subscriptions(StatefulProcessor):
                 if stored is not None and stored[0] is not None:
                     messages.append(_message(stored[0], left, _MOVED, None))
             messages.append(_message(on, left, NEW if stored is None else CHANGED, content))
-        yield from _frames(messages, ["on", "lone", "key", "kind", "content"])
+        yield from frames(messages, ["on", "lone", "key", "kind", "content"])
 
     def close(self) -> None:
         pass
@@ -196,7 +202,7 @@ class Matches(StatefulProcessor):
                 elif newest is None or (partition, offset) > newest[0]:
                     newest = (partition, offset), content
         results = self._matched(left, newest) if isinstance(key[0], str) else self._alone(left)
-        yield from _frames(results, ["key", "kind", "content"])
+        yield from frames(results, ["key", "kind", "content"])
 
     def close(self) -> None:
         pass
@@ -250,7 +256,7 @@ def _with_row(content: str | None, row: str | None) -> str | None:
     return orjson.dumps(document).decode()
 
 
-def _frames(
+def frames(
     rows: Sequence[tuple[str | None, ...]] | Iterator[tuple[str | None, ...]], names: list[str]
 ) -> Iterator[pd.DataFrame]:
     """The rows in frames of a bounded size."""

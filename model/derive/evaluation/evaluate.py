@@ -96,6 +96,9 @@ def _groups(
     by_key: dict[Key, list[Row]] = defaultdict(list)
     for row in _newest(derivation, source, rows):
         by_key[source.key(row)].append(row)
+    if derivation.is_rekeyed:
+        for group in by_key.values():  # the last row counts
+            group.sort(key=lambda row: (row["record_timestamp"], row["record_key"]))
     for key in sorted(by_key, key=lambda key: (isinstance(key, str), key)):
         if derivation.shape == "keys" or derivation.time is None:
             yield {"key": key}, by_key[key]

@@ -64,7 +64,8 @@ def _steps(derivation: Derivation, written: dict[str, object]) -> Iterator[str]:
     for aggregate in derivation.aggregates:
         yield f"{aggregate.function}: {aggregate.name}"
     if derivation.is_map:
-        yield "no aggregate: the last row of a key counts"
+        newest = "newest row" if derivation.is_rekeyed else "last row"
+        yield f"no aggregate: the {newest} of a key counts"
 
 
 def _state(derivation: Derivation) -> Iterator[str]:
@@ -72,7 +73,8 @@ def _state(derivation: Derivation) -> Iterator[str]:
     time = derivation.time
     is_kept = time is not None and time.before_s is None
     freed = "never freed, because no record is late" if is_kept else "freed by the watermark"
-    if derivation.is_map and not derivation.changing and derivation.pairs is None:
+    is_stateless = derivation.is_map and not (derivation.changing or derivation.is_rekeyed)
+    if is_stateless and derivation.pairs is None:
         yield "none: a map keeps no rows"
     elif derivation.is_table or derivation.changing:
         yield f"a row for each row of {derivation.source}, in RocksDB; freed when it is deleted"

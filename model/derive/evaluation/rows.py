@@ -13,7 +13,9 @@ from model.derive.fields import Paths
 from model.expressions.evaluator import Evaluate, compile_expression
 from model.expressions.tree import Expression, Field, fields_of
 from model.expressions.types import Kind, Objects, Type
+from model.formats.json import JsonCodec
 from model.formats.json_decoder import decode_json
+from model.keys.codec import KeyFields
 from model.rows.json_fields import JsonField, fields_reader, member_at
 from model.rows.reader import RowRule
 from model.rows.row import NoRow
@@ -95,23 +97,37 @@ def value_reader(
     return read
 
 
+def key_reader(fields: tuple[str, ...]) -> Callable[[bytes], str]:
+    """A function from a key to its text. ``fields``: those of keys that are documents; none if keys
+    are text. Raises ValueError with the reason."""
+    documents = KeyFields(JsonCodec(), fields) if fields else None
+
+    def read(key: bytes) -> str:
+        if documents is None:
+            return _text(key, "key")
+        try:
+            return documents.derived_text(key)
+        except ValueError as error:
+            raise ValueError(f"key: {error}") from None
+
+    return read
+
+
 def joined_rows(join: Join, records: Iterable[Record]) -> tuple[dict[str, Row], list[DeadLetter]]:
     """The newest row of each key, and the dead letters of the table; none if it is static."""
     read = value_reader(join.fields, join.rows, join.paths)
+    read_key = key_reader(join.key_fields)
     texts = [name for name, type_ in join.fields if type_.kind is Kind.STRING]
     newest: dict[str, tuple[tuple[int, int], Row | None]] = {}
     dead_letters = []
     for number, (record, offset) in enumerate(with_offsets(records), 1):
         at = record.partition, offset
         try:
-            key = _text(record.key, "key")
-            row = None if record.value is None else read(record.value)
+            key, row = _keyed_row(record, read_key, read)
             for name in texts:
                 text = None if row is None else row[name]
                 if isinstance(text, str) and len(text.encode()) > MAX_TEXT_BYTES:
                     raise ValueError(f"{name}: more than {MAX_TEXT_BYTES} bytes")
-        except Deleted:
-            row = None
         except NoRowHere:
             continue
         except ValueError as error:
@@ -121,6 +137,29 @@ def joined_rows(join: Join, records: Iterable[Record]) -> tuple[dict[str, Row], 
             newest[key] = at, row
     rows = {key: row for key, (_, row) in newest.items() if row is not None}
     return rows, [] if join.static else dead_letters
+
+
+def _keyed_row(
+    record: Record, read_key: Callable[[bytes], str], read: Callable[[bytes], Row]
+) -> tuple[str, Row | None]:
+    """The key and the row of a record, None if the record deletes it. Raises NoRowHere, or
+    ValueError, for the key first."""
+    try:
+        row = None if record.value is None else read(record.value)
+    except NoRowHere:
+        raise
+    except Deleted:
+        row = None
+    except ValueError:
+        _present(record.key, read_key)
+        raise
+    return _present(record.key, read_key), row
+
+
+def _present(key: bytes | None, read: Callable[[bytes], str]) -> str:
+    if key is None:
+        raise ValueError("key: null")
+    return read(key)
 
 
 def _text(content: bytes | None, what: str) -> str:
@@ -140,6 +179,7 @@ class RowSource:
         self._tables = tables
         self.compiled = Compiled()
         self._read = value_reader(derivation.fields, derivation.rows, derivation.paths)
+        self._read_key = key_reader(derivation.key_fields)
         rule = derivation.rows
         self._has_deletions = rule is not None and rule.has_deletions
         self._seen: set[tuple[Any, ...]] = set()
@@ -149,9 +189,7 @@ class RowSource:
         also the deleted rows, which have the member ``DELETED``."""
         for number, (record, offset) in enumerate(with_offsets(records), 1):
             try:
-                if self._derivation.is_table:
-                    _text(record.key, "key")
-                row = self._decoded(record, offset)
+                row = self._with_key(record, offset)
                 self._check(row)
             except NoRowHere:
                 continue
@@ -162,6 +200,24 @@ class RowSource:
                 yield from self._counted(row)
             elif self._derivation.is_table:
                 yield row
+
+    def _with_key(self, record: Record, offset: int) -> Row:
+        """As ``_decoded``. Raises ValueError also if the key is not usable, for the key first."""
+        try:
+            row = self._decoded(record, offset)
+        except NoRowHere:
+            raise
+        except ValueError:
+            self._check_record_key(record)
+            raise
+        self._check_record_key(record)
+        return row
+
+    def _check_record_key(self, record: Record) -> None:
+        """Raise ValueError if the record needs another key."""
+        derivation = self._derivation
+        if derivation.is_table or (derivation.key_fields and record.key is not None):
+            _present(record.key, self._read_key)
 
     def _decoded(self, record: Record, offset: int) -> Row:
         derivation = self._derivation
@@ -184,8 +240,8 @@ class RowSource:
 
     def _record_fields(self, record: Record, offset: int) -> Row:
         try:
-            key = None if record.key is None else record.key.decode()
-        except UnicodeDecodeError:
+            key = None if record.key is None else self._read_key(record.key)
+        except ValueError:
             key = None
         return {
             "record_key": key,
@@ -298,7 +354,7 @@ class RowSource:
         joined = {**row}
         for join in joins:
             key = self.compiled.value(join.on, row)
-            table_row = self._tables[join.name].get(key, {})
+            table_row = {} if key is None else self._tables[join.name].get(str(key), {})
             joined |= {f"{join.name}.{name}": table_row.get(name) for name, _ in join.fields}
         return joined
 

@@ -20,7 +20,7 @@ from model.expressions.types import (
 )
 from model.formats.avro.parsing import Named, parse_all
 from model.formats.avro.schema import AvroSchema
-from model.formats.format import MAX_FIELD_LEVELS, DeclaredField
+from model.formats.format import ENVELOPE, MAX_FIELD_LEVELS, NO_ROW_FIELDS, DeclaredField
 
 _LONG = parse_field_type("long")
 _PRIMITIVES: Mapping[str, Type] = {
@@ -42,13 +42,17 @@ _TEXTS = frozenset(
 TypeOf = Callable[[Any, Named], Type | None]
 
 
-def declared_fields(content: bytes) -> Iterator[DeclaredField]:
-    """Raises ValueError if it is not the schema of a record. Left out are lists, maps, bytes, dates
-    and unions of several types, and decimals that would not be exact."""
+def declared_fields(content: bytes, *, unwrap: bool = False) -> Iterator[DeclaredField]:
+    """The fields of a record, which may be in a union with null. ``unwrap``: those of the row in a
+    change. Raises ValueError if it is not the schema of a record. Left out are lists, maps, bytes,
+    dates, unions of several types, records within themselves, and decimals that would not be
+    exact."""
     named, root = _parsed(content, ())
-    node = named.get(root) if isinstance(root, str) else None
+    node = _record(root, named)
     if node is None or node["type"] != "record":
         raise ValueError("it is not the schema of a record")
+    if unwrap:
+        node = _row(node, named)
     yield from _fields(node, named, _type_of)
 
 
@@ -57,10 +61,27 @@ def json_fields(content: str | bytes, references: Sequence[str] = ()) -> Iterato
     `AvroSchema`. Left out are lists and maps of other values than texts and numbers, unions of
     several types, records within themselves, and what would not be exact. Raises ValueError."""
     named, root = _parsed(content, references)
-    node, _ = _without_null(root)
-    record = named.get(node) if isinstance(node, str) else None
-    if record is not None and record["type"] in _RECORDS:
-        yield from _fields(record, named, _type_in_json, repeats=False)
+    record = _record(root, named)
+    if record is not None:
+        yield from _fields(record, named, _type_in_json)
+
+
+def _record(node: Any, named: Named) -> Mapping[str, Any] | None:
+    """The definition of a record, which may be in a union with null; None for other types."""
+    node, _ = _without_null(node)
+    definition = named.get(node) if isinstance(node, str) else None
+    return definition if definition is not None and definition["type"] in _RECORDS else None
+
+
+def _row(change: Mapping[str, Any], named: Named) -> Mapping[str, Any]:
+    """The record of the row in a change; the record itself if it has no ``op`` and ``after``."""
+    types = {attribute["name"]: attribute["type"] for attribute in change["fields"]}
+    if not types.keys() >= ENVELOPE:
+        return change
+    row = _record(types["after"], named)
+    if row is None:
+        raise ValueError(NO_ROW_FIELDS)
+    return row
 
 
 def _parsed(content: str | bytes, references: Sequence[str]) -> tuple[Named, Any]:
@@ -74,12 +95,10 @@ def _fields(
     type_of: TypeOf,
     prefix: tuple[str, ...] = (),
     is_optional: bool = False,
-    repeats: bool = True,
     within: tuple[str, ...] = (),
 ) -> Iterator[DeclaredField]:
-    """``repeats``: whether the fields of a record within itself are its fields, too. ``within``:
-    the names of the records that contain this one."""
-    if len(prefix) >= MAX_FIELD_LEVELS or (not repeats and record["name"] in within):
+    """``within``: the names of the records that contain this one."""
+    if len(prefix) >= MAX_FIELD_LEVELS or record["name"] in within:
         return
     within = (*within, record["name"])
     for attribute in record["fields"]:
@@ -88,7 +107,7 @@ def _fields(
         node = named.get(node, node) if isinstance(node, str) else node
         may_be_null = may_be_null or is_optional
         if isinstance(node, dict) and node["type"] in _RECORDS:
-            yield from _fields(node, named, type_of, path, may_be_null, repeats, within)
+            yield from _fields(node, named, type_of, path, may_be_null, within)
         elif (type_ := type_of(node, named)) is not None:
             yield path, type_.or_null(may_be_null)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
 from model.formats.codec import Codec
-from model.formats.format import DeclaredField, PythonForm, SchemaFormat
+from model.formats.format import DeclaredField, Origin, PythonForm, References, SchemaFormat
+from model.formats.schema_files.origins import origin_in, with_origin
 from model.formats.schemas import CONFLUENT, SchemaSource
 
 if TYPE_CHECKING:
@@ -31,10 +32,20 @@ class Avro(SchemaFormat):
         """The schema's JSON without whitespace."""
         return orjson.dumps(self.parse_file(content).definition).decode()
 
-    def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
+    def declared_fields(
+        self, content: bytes, message: str, *, unwrap: bool = False
+    ) -> Iterator[DeclaredField]:
         from model.formats.avro.fields import declared_fields
 
-        return declared_fields(content)
+        return declared_fields(content, unwrap=unwrap)
+
+    def schema_file(self, text: str, references: References, origin: Origin) -> bytes:
+        from model.formats.schema_files.avro import self_contained
+
+        return with_origin(self_contained(text, [used for _, used in references]), origin)
+
+    def origin(self, content: bytes) -> Origin | None:
+        return origin_in(content)
 
     def json_fields(self, definition: str) -> Iterator[DeclaredField]:
         if definition == CONFLUENT:
@@ -43,9 +54,7 @@ class Avro(SchemaFormat):
 
         return json_fields(definition)
 
-    def registered_fields(
-        self, text: str, references: Sequence[tuple[str, str]]
-    ) -> Iterator[DeclaredField]:
+    def registered_fields(self, text: str, references: References) -> Iterator[DeclaredField]:
         from model.formats.avro.fields import json_fields
 
         return json_fields(text, tuple(used for _, used in references))
@@ -77,7 +86,7 @@ class Avro(SchemaFormat):
 
         return AvroSchema(content)
 
-    def parse_registered(self, text: str, references: Sequence[tuple[str, str]]) -> AvroSchema:
+    def parse_registered(self, text: str, references: References) -> AvroSchema:
         from model.formats.avro.schema import AvroSchema
 
         return AvroSchema(text, tuple(used for _, used in references))

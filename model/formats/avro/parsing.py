@@ -113,7 +113,7 @@ class _Parser:
         return name
 
     def _define(self, node: dict[str, Any], kind: str, namespace: str, depth: int) -> str:
-        name, namespace = _names_of(node, namespace)
+        name, namespace = names_of(node, namespace)
         definition: dict[str, Any] = {"type": kind, "name": name}
         if kind == "enum":
             definition["symbols"] = _strings(node["symbols"], "symbols")
@@ -145,8 +145,13 @@ class _Parser:
         return kept
 
 
+def named_types(document: Any) -> Iterator[str]:
+    """The full names of the types that a schema, as JSON, defines. Raises ValueError."""
+    return _names(document, "", 0)
+
+
 def _names(node: Any, namespace: str, depth: int) -> Iterator[str]:
-    """The full names of the types that a schema defines."""
+    """As `named_types`, within a namespace."""
     if depth > MAX_DEPTH:
         raise ValueError(f"more than {MAX_DEPTH} levels")
     if isinstance(node, list):
@@ -154,7 +159,7 @@ def _names(node: Any, namespace: str, depth: int) -> Iterator[str]:
     elif isinstance(node, dict):
         kind = node.get("type")
         if kind in ("enum", "fixed", *_RECORDS):
-            name, namespace = _names_of(node, namespace)
+            name, namespace = names_of(node, namespace)
             yield name
         inner = [node.get("items"), node.get("values")]
         inner += [
@@ -167,7 +172,7 @@ def _names(node: Any, namespace: str, depth: int) -> Iterator[str]:
         yield from _names(part, namespace, depth + 1)
 
 
-def _names_of(node: dict[str, Any], namespace: str) -> tuple[str, str]:
+def names_of(node: dict[str, Any], namespace: str) -> tuple[str, str]:
     """The full name of a type, and the namespace of names within it."""
     name = node.get("name")
     if not isinstance(name, str) or not name:

@@ -17,17 +17,17 @@ from model.expressions.types import (
     Type,
     integer,
 )
-from model.formats.format import MAX_FIELD_LEVELS, DeclaredField
+from model.formats.format import ENVELOPE, MAX_FIELD_LEVELS, NO_ROW_FIELDS, DeclaredField
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _MAX_REFERENCES = 16
 _UNIONS = ("oneOf", "anyOf")
 
 
-def declared_fields(content: bytes) -> Iterator[DeclaredField]:
-    """Raises ValueError if it is not the schema of an object. Left out are arrays, values of
-    several types, and names that are not those of fields. A property that is not required may be
-    missing."""
+def declared_fields(content: bytes, *, unwrap: bool = False) -> Iterator[DeclaredField]:
+    """``unwrap``: the fields of the row in a change. Raises ValueError if it is not the schema of
+    an object. Left out are arrays, values of several types, and names that are not those of fields.
+    A property that is not required may be missing."""
     try:
         schema = json.loads(content)
     except (ValueError, RecursionError) as e:
@@ -35,6 +35,10 @@ def declared_fields(content: bytes) -> Iterator[DeclaredField]:
     node, _ = _resolved(schema, schema)
     if not isinstance(node.get("properties"), dict):
         raise ValueError("it is not the schema of an object with properties")
+    if unwrap and node["properties"].keys() >= ENVELOPE:
+        node, _ = _resolved(node["properties"]["after"], schema)
+        if not isinstance(node.get("properties"), dict):
+            raise ValueError(NO_ROW_FIELDS)
     yield from _properties(node, schema, (), (), False)
 
 

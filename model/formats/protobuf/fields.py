@@ -19,7 +19,7 @@ from model.expressions.types import (
     integer,
     parse_field_type,
 )
-from model.formats.format import MAX_FIELD_LEVELS, DeclaredField
+from model.formats.format import ENVELOPE, MAX_FIELD_LEVELS, NO_ROW_FIELDS, DeclaredField
 from model.formats.protobuf.bounds import is_map
 from model.formats.protobuf.schema import MessageType, from_descriptor_set
 
@@ -47,14 +47,22 @@ _WRAPPERS: Mapping[str, Type] = {
 }
 
 
-def declared_fields(content: bytes, message: str) -> Iterator[DeclaredField]:
-    """Raises ValueError if the descriptor set does not have the message type. Left out are repeated
-    fields, maps, bytes, uint64, and messages within themselves."""
+def declared_fields(
+    content: bytes, message: str, *, unwrap: bool = False
+) -> Iterator[DeclaredField]:
+    """``unwrap``: the fields of the row in a change. Raises ValueError if the descriptor set does
+    not have the message type. Left out are repeated fields, maps, bytes, uint64, and messages
+    within themselves."""
     file = from_descriptor_set(content)
     if message not in file.messages:
         known = ", ".join(file.messages[:20])
         raise ValueError(f'"{message}" is not a message type of the file; it has: {known}')
-    yield from _fields(file.message(message).descriptor, (), ())
+    descriptor = file.message(message).descriptor
+    if unwrap and {field.name for field in descriptor.fields} >= ENVELOPE:
+        descriptor = descriptor.fields_by_name["after"].message_type
+        if descriptor is None or not descriptor.fields:
+            raise ValueError(NO_ROW_FIELDS)
+    yield from _fields(descriptor, (), ())
 
 
 def json_fields(message: MessageType) -> Iterator[DeclaredField]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.formats.codec import Codec
-from model.formats.format import DeclaredField, FieldError, PythonForm, Read, SchemaFormat
+from model.formats.format import (
+    DeclaredField,
+    FieldError,
+    Origin,
+    PythonForm,
+    Read,
+    References,
+    SchemaFormat,
+)
 from model.formats.schemas import CONFLUENT, SchemaSource
 from model.machine.extras import how_to_install
 
@@ -76,11 +84,25 @@ class Protobuf(SchemaFormat):
             )
         return definition(name, file)
 
-    def declared_fields(self, content: bytes, message: str) -> Iterator[DeclaredField]:
+    def declared_fields(
+        self, content: bytes, message: str, *, unwrap: bool = False
+    ) -> Iterator[DeclaredField]:
         _require_package()
         from model.formats.protobuf.fields import declared_fields
 
-        return declared_fields(content, message)
+        return declared_fields(content, message, unwrap=unwrap)
+
+    def schema_file(self, text: str, references: References, origin: Origin) -> bytes:
+        _require_package()
+        from model.formats.protobuf.schema import from_registry, with_origin
+
+        return with_origin(from_registry(text, references).descriptor_set, origin)
+
+    def origin(self, content: bytes) -> Origin | None:
+        _require_package()
+        from model.formats.protobuf.schema import origin_in
+
+        return origin_in(content)
 
     def json_fields(self, definition: str) -> Iterator[DeclaredField]:
         if definition == CONFLUENT:
@@ -90,9 +112,7 @@ class Protobuf(SchemaFormat):
 
         return json_fields(parsed(definition))
 
-    def registered_fields(
-        self, text: str, references: Sequence[tuple[str, str]]
-    ) -> Iterator[DeclaredField]:
+    def registered_fields(self, text: str, references: References) -> Iterator[DeclaredField]:
         """Those of the first message of the file, of which most producers write records."""
         _require_package()
         from model.formats.protobuf.fields import json_fields
@@ -123,7 +143,7 @@ class Protobuf(SchemaFormat):
 
         return from_descriptor_set(content)
 
-    def parse_registered(self, text: str, references: Sequence[tuple[str, str]]) -> ProtobufFile:
+    def parse_registered(self, text: str, references: References) -> ProtobufFile:
         _require_package()
         from model.formats.protobuf.schema import from_registry
 

@@ -18,7 +18,9 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
+from model.formats.format import Origin, References
 from model.formats.protobuf.bounds import Bounds
+from model.formats.schema_files.origins import origin_from, origin_text
 
 _MAX_INDEXES = 100  # levels of nested message types
 _WELL_KNOWN = "google/protobuf/"
@@ -209,7 +211,31 @@ def from_descriptor_set(content: bytes) -> ProtobufFile:
     return ProtobufFile(files)
 
 
-def from_registry(text: str, references: Sequence[tuple[str, str]]) -> ProtobufFile:
+def with_origin(descriptor_set: bytes, origin: Origin) -> bytes:
+    """The descriptor set with the origin as a comment of its last file, where protoc, too, puts
+    comments."""
+    files = FileDescriptorSet.FromString(descriptor_set)
+    comment = files.file[-1].source_code_info.location.add()
+    comment.leading_detached_comments.append(origin_text(origin))
+    content: bytes = files.SerializeToString(deterministic=True)
+    return content
+
+
+def origin_in(descriptor_set: bytes) -> Origin | None:
+    """The origin in a descriptor set of `with_origin`; None in others."""
+    try:
+        [*_, file] = FileDescriptorSet.FromString(descriptor_set).file
+    except Exception:  # DecodeError; ValueError if there is no file
+        return None
+    comments = (
+        comment
+        for location in file.source_code_info.location
+        for comment in location.leading_detached_comments
+    )
+    return next(filter(None, map(origin_from, comments)), None)
+
+
+def from_registry(text: str, references: References) -> ProtobufFile:
     """The types in the answer of a registry for `format=serialized`. Raises ValueError."""
     files = []
     for name, serialized in (*references, ("", text)):

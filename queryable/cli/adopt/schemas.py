@@ -19,6 +19,7 @@ from queryable.cli.inspection.schema_sources import (
     REGISTRY_OPTION,
     FetchedSchemas,
     SchemaFetcher,
+    SchemaRegistry,
     open_registry,
 )
 from queryable.client.protocol.errors import BadUse, QueryableError
@@ -59,6 +60,14 @@ class Schemas:
         if self.source is None or self._is_existing or not self._is_used:
             return ""
         return schemas_toml(self.source.name)
+
+    def registry(self) -> SchemaRegistry:
+        """The registry, which is then a part of the file. Raises BadUse if the user has none."""
+        source = None if self.source is None else self.source.source
+        if not isinstance(source, SchemaRegistry):
+            raise BadUse(f"Give the URL of the schema registry with {REGISTRY_OPTION}.")
+        self._is_used = True
+        return source
 
     def documents(self, chosen: Inference, samples: Sequence[bytes]) -> list[bytes]:
         """The keys or values as JSON, without those that cannot be read; empty if the format has no

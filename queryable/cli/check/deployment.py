@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import os
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from backend.instance.settings import read_views
+from model.derive.schema_files import declared_schemas
 from model.kafka.config import for_kafka_python, for_librdkafka, hide
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
@@ -22,6 +24,7 @@ from queryable.cli.check.findings import Finding, counted, ok, wrong
 from queryable.cli.check.rebuilds import rebuild_estimate
 from queryable.cli.check.rows import check_sources
 from queryable.cli.check.schemas import check_schemas
+from queryable.cli.check.source_schemas import check_source_schemas
 from queryable.cli.check.topics import (
     check_classes,
     check_records,
@@ -31,7 +34,7 @@ from queryable.cli.check.topics import (
 from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.broker import Broker, kafka_table_of
 from queryable.cli.inspection.samples import TopicSample
-from queryable.cli.inspection.schema_sources import FetchedSchemas, schema_source
+from queryable.cli.inspection.schema_sources import FetchedSchemas, SchemaRegistry, schema_source
 from queryable.client.protocol.errors import BadUse
 
 _ADD_PARTITIONS = "docs/changes-to-a-deployment.md#topics-that-a-spark-job-reads"
@@ -61,6 +64,9 @@ def check_deployment(
         try:
             source = schema_source(views, deployment, registry_auth)
             schemas = FetchedSchemas(source) if source is not None else None
+            if isinstance(source, SchemaRegistry):
+                declared = declared_schemas(tomllib.loads(views.read_text()).get("sources"))
+                yield from check_source_schemas(declared, views.parent, source)
         except ConfigurationError as error:
             yield wrong("schemas", str(error), "correct the setting (docs/reference/settings.md)")
     try:
@@ -102,7 +108,7 @@ def _check_views(
     samples: dict[str, TopicSample] = {}
     for view in deployment.views:
         yield from _before_partitions_are_added(view)
-        yield from _check_sources(view, broker, topics, sample_size, timeout)
+        yield from _check_sources(view, broker, topics, sample_size, timeout, schemas)
         if view.topic not in topics and view.uses_spark:
             yield from _topics_of_the_job(view, topics, made)
             continue
@@ -126,7 +132,12 @@ def _check_views(
 
 
 def _check_sources(
-    view: View, broker: Broker, topics: dict[str, int], sample_size: int, timeout: float
+    view: View,
+    broker: Broker,
+    topics: dict[str, int],
+    sample_size: int,
+    timeout: float,
+    schemas: FetchedSchemas | None,
 ) -> Iterator[Finding]:
     """Checks the records that a table [derive] reads. A topic that Spark alone may read is left
     out."""
@@ -142,7 +153,7 @@ def _check_sources(
         for topic, partitions in sources.items():
             sample = broker.sample(topic, partitions, sample_size, timeout)
             records += sum(end - start for start, end in sample.offsets)
-            yield from check_sources(view, topic, sample.records)
+            yield from check_sources(view, topic, sample.records, schemas)
         if records and view.pipeline:
             committed = broker.committed_metadata(view.pipeline, sources)
             yield rebuild_estimate(view, records, committed)
@@ -186,7 +197,9 @@ def _before_partitions_are_added(view: View) -> Iterator[Finding]:
     derivation = view.derivation
     joins = () if derivation is None else derivation.joins
     tables = [join.source for join in joins if join.stream is None]
-    has_state = derivation is not None and (derivation.changing or derivation.aggregates)
+    has_state = derivation is not None and bool(
+        derivation.changing or derivation.aggregates or derivation.is_rekeyed
+    )
     if derivation is not None and has_state and derivation.is_table:
         tables.insert(0, derivation.source)
     for topic in tables:

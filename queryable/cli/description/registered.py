@@ -55,7 +55,7 @@ def newest_fields(view: View, registry: str | None) -> RegisteredFields:
     try:
         credentials = os.environ.get(AUTH_VARIABLE, "")
         auth = resolve_value(AUTH_VARIABLE, credentials, open, os.environ)
-        version, schema = RegistryClient(url, auth, send).newest(subject)
+        origin, schema = RegistryClient(url, auth, send).newest(subject)
         if schema.format is not format_:
             raise ValueError(f"{subject} is {schema.format.name}, not {format_.name}")
         with server_extra("fields"):
@@ -64,7 +64,7 @@ def newest_fields(view: View, registry: str | None) -> RegisteredFields:
     except (SchemaSourceUnavailable, SchemaNotFound, ValueError, ConfigurationError) as error:
         print_stderr(f"types are from the sample alone: {error}")
         return RegisteredFields()
-    return RegisteredFields(fields, f"version {version} of {subject}")
+    return RegisteredFields(fields, f"version {origin.version} of {subject}")
 
 
 def _checked(url: str) -> str:

@@ -6,6 +6,7 @@ read-only: it assigns partitions itself, joins no group, commits nothing and cre
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import deque
@@ -30,6 +31,7 @@ from queryable.client.protocol.errors import BadUse
 
 # librdkafka requires a group id, even if no group is joined
 _GROUP_ID = "queryable-cli-joins-no-group"
+_JSON = json.JSONDecoder()
 _OFFSETS_PER_RECORD = 4
 """Offsets to read per sampled record: transactions and compaction leave gaps."""
 
@@ -125,7 +127,7 @@ class Broker:
         partitions = [TopicPartition(t, n) for t, count in topics.items() for n in range(count)]
         with self._translating_errors(), closing(Consumer(settings)) as consumer:
             committed = consumer.committed(partitions, self._timeout)
-        return [partition.metadata or "" for partition in committed]
+        return [metadata_of(partition) for partition in committed]
 
     def sample(self, topic: str, partitions: int, size: int, seconds: float) -> TopicSample:
         """Up to `size` of the newest records, spread over the partitions; fewer if they do not
@@ -210,3 +212,17 @@ def _read(
         if offset + 1 >= ends[number]:
             unread.discard(number)
     return [record for records in newest.values() for record in records]
+
+
+def metadata_of(partition: TopicPartition) -> str:
+    """The JSON that was committed with an offset; empty if it cannot be read.
+
+    librdkafka's text has a length, but confluent-kafka reads on to the next zero byte. So the JSON
+    may be followed by other bytes, and those may be no text.
+    """
+    try:
+        text = partition.metadata or ""
+        _, end = _JSON.raw_decode(text)
+    except ValueError:
+        return ""
+    return text[:end]

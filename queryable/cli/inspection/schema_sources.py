@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from backend.ingest.schema_registry import SchemaFetcher as SchemaFetcher
-from backend.ingest.schema_registry import SchemaFolder, SchemaRegistry
+from backend.ingest.schema_registry import SchemaFolder
+from backend.ingest.schema_registry import SchemaRegistry as SchemaRegistry
 from backend.ingest.schema_registry import schema_source as schema_source
 from model.formats.schema_registry import AUTH_VARIABLE
 from model.formats.schemas import Schema
@@ -27,14 +28,14 @@ class FetchedSchemas:
 
     def __init__(self, source: SchemaFetcher) -> None:
         self.name = source.name
-        self._source = source
+        self.source = source
         self._fetched: dict[int, Schema | ValueError] = {}
 
     def fetch(self, schema_id: int) -> Schema:
         """Raises SchemaSourceUnavailable and ValueError, as the source does."""
         if schema_id not in self._fetched:
             try:
-                self._fetched[schema_id] = self._source.fetch(schema_id)
+                self._fetched[schema_id] = self.source.fetch(schema_id)
             except ValueError as error:
                 self._fetched[schema_id] = error
         return self.schema(schema_id)
@@ -53,7 +54,7 @@ class FetchedSchemas:
         return f"not fetched from {self.name}"
 
 
-def open_registry(url: str) -> SchemaFetcher:
+def open_registry(url: str) -> SchemaRegistry:
     """The registry that the user names, with the credentials of the environment. Raises BadUse."""
     try:
         registry = registry_url(url)

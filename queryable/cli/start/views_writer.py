@@ -26,6 +26,7 @@ from queryable.cli.start.questions import ask_choice
 from queryable.client.protocol.errors import BadUse
 
 ADD, REPLACE, STOP = "add", "replace", "stop"
+_ANY_VIEW = '\n[views.any]\ntopic = "any"\nkey = "string"\nvalue = "json"\n'
 
 
 def what_to_do(path: Path, *, add: bool, force: bool, is_interactive: bool) -> str:
@@ -103,21 +104,31 @@ def write_views(path: Path, kafka: str, entries: str, *, is_added: bool) -> None
         if is_added:
             text = f"{path.read_text().rstrip()}\n\n{text}"
             _require_valid(path, text)
-        _replace(path, text, before, has_secrets=bool(kafka))
+        replace_file(path, text.encode(), before, has_secrets=bool(kafka))
     except OSError as error:
         raise BadUse(f"Cannot write {path}: {error.strerror}.") from None
 
 
-def _replace(path: Path, text: str, before: os.stat_result | None, *, has_secrets: bool) -> None:
-    """`before`: of the file that is replaced. The new one has its owner and group, as far as this
-    user may give them. Raises OSError."""
+def replace_file(
+    path: Path,
+    content: bytes,
+    before: os.stat_result | None,
+    *,
+    has_secrets: bool,
+    new_mode: int | None = None,
+) -> None:
+    """Write a file at once. `before`: of the file that is replaced. The new one has its owner and
+    group, as far as this user may give them. `new_mode`: of a file that was not there; None if it
+    may have passwords. Raises OSError."""
     with tempfile.NamedTemporaryFile(
-        "w", dir=path.absolute().parent, prefix=".views-", delete=False
+        dir=path.absolute().parent, prefix=".views-", delete=False
     ) as file:
         try:
-            file.write(text)
+            file.write(content)
             # a new file may have passwords: only this user reads it, as it has been created
-            if before is not None:
+            if before is None and new_mode is not None:
+                os.fchmod(file.fileno(), new_mode)
+            elif before is not None:
                 _keep_owner(path, file.fileno(), before)
                 mode = stat.S_IMODE(before.st_mode)
                 os.fchmod(file.fileno(), mode & ~stat.S_IRWXO if has_secrets else mode)
@@ -151,6 +162,8 @@ def _require_valid(path: Path, text: str) -> None:
             raise ValueError(f"cannot read the file: {error.strerror}") from None
 
     try:
-        parse_views(text, str(path), read)
-    except ConfigurationError as error:
-        raise BadUse(f"The view cannot be added, {path} was not changed: {error}.") from None
+        # a file with sources may have no views yet
+        has_views = "views" in tomllib.loads(text)
+        parse_views(text if has_views else text + _ANY_VIEW, str(path), read)
+    except (ConfigurationError, tomllib.TOMLDecodeError) as error:
+        raise BadUse(f"It cannot be added, {path} was not changed: {error}.") from None

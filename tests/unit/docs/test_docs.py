@@ -189,6 +189,7 @@ def test_code_blocks_are_examples_that_are_run(page: Path) -> None:
 ELSEWHERE = {"up", "down", "demo", "bench", "adopt", "check", "token", "pipeline", "init", "serve"}
 ELSEWHERE |= {"drain", "undrain", "rebuild"}  # they change the placement
 ELSEWHERE |= {"derive"}  # tests/unit/queryable/cli/commands/test_derive.py
+ELSEWHERE |= {"sources"}  # tests/unit/queryable/cli/start/test_source_files.py
 ELSEWHERE |= {"mcp"}  # tests/system/queryable/cli/test_mcp.py
 ELSEWHERE |= {"describe", "queries"}  # their output has times, rates and sizes
 # they need two deployments: tests/system/cluster/test_deployments.py

@@ -35,6 +35,14 @@ def init(
     ),
     add: Annotated[bool, typer.Option("--add", help="Add the views to an existing file.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    source: Annotated[
+        bool,
+        typer.Option(
+            "--source",
+            help="Write [sources.TOPIC] for derived views, with the fields of the registry's "
+            "newest schema, instead of a view of the topic.",
+        ),
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask; mark uncertain values with TODO.")
     ] = False,
@@ -53,12 +61,14 @@ def init(
       queryable init orders --bootstrap-servers broker:9092
       queryable init orders customers --kafka connection.toml --yes
       queryable init orders --schema-registry http://registry:8081
+      queryable init orders --source --schema-registry http://registry:8081
     """
     with server_extra("init"):
         from queryable.cli.adopt.prompts import NO_VALUE, ask_on_terminal, no_answer
         from queryable.cli.adopt.schemas import Schemas
-        from queryable.cli.start.inspection import describe_topic
+        from queryable.cli.start.inspection import describe_source, describe_topic
         from queryable.cli.start.questions import ask_topic
+        from queryable.cli.start.source_files import write_new
         from queryable.cli.start.topic_view import kafka_table
         from queryable.cli.start.views_writer import (
             ADD,
@@ -84,7 +94,11 @@ def init(
         raise BadUse(f"The broker at {broker.servers} has no topics yet.")
     names = list(dict.fromkeys(topics or [ask_topic(partition_counts)]))
     ask = ask_on_terminal if is_interactive else no_answer
-    entries = [
+    sources = [
+        describe_source(broker, partition_counts, name, records, seconds, schemas)
+        for name in (names if source else ())
+    ]
+    entries = [entry.toml for entry in sources] or [
         describe_topic(broker, partition_counts, name, records, seconds, ask, schemas)
         for name in names
     ]
@@ -92,8 +106,16 @@ def init(
         entries.insert(0, schemas.toml)
     elif schema_registry not in (None, NO_VALUE) and existing is None:
         print_stderr("no record needs a schema: [schemas] is not written")
-    write_views(views, kafka_table(written), "\n".join(entries), is_added=action == ADD)
-    print(f"wrote {views}: {', '.join(names)}")
+
+    def write() -> None:
+        write_views(views, kafka_table(written), "\n".join(entries), is_added=action == ADD)
+
+    write_new(sources, views, write)
+    files = [str(views), *(entry.file for entry in sources)]
+    print(f"wrote {', '.join(files)}: {', '.join(names)}")
+    if source:
+        print_stderr(f"next: write a view into {views}, and run Spark's job (docs/spark.md)")
+        return
     serve = "queryable serve" if views == Path("views.toml") else f"queryable serve {views}"
     print_stderr(f"next: {serve} --bootstrap-servers {broker.servers}")
 

@@ -82,11 +82,16 @@ def test_the_key_of_a_table_is_that_of_its_records() -> None:
 @pytest.mark.parametrize(
     "key", ["id", "'all'", "concat(record_key, record_key)", "lower(record_key)"]
 )
-def test_two_record_keys_never_have_one_key(key: str) -> None:
-    """Otherwise, a deletion of one would delete the row of the other."""
+def test_a_table_may_have_other_keys(key: str) -> None:
+    """Several rows may have one key then, so the view keeps them."""
     text = f'kind = "table"\nkey = "{key}"'
-    assert "key: without an aggregate, the key must follow from the record's key" in error(text)
-    assert derivation(f"{text}\ncount = true").aggregates
+    assert derivation(text).is_rekeyed
+    assert not derivation(f"{text}\ncount = true").is_rekeyed
+    joined = f'{text}\njoin.a = {{ from = "b", on = "id", fields = {{ c = "string" }} }}'
+    assert "with a join that follows its table, the key of a table must follow" in error(joined)
+    assert derivation(joined.replace("{ from", "{ static = true, from")).is_rekeyed
+    for own in ("record_key", "concat('a-', record_key)"):
+        assert not derivation(f'kind = "table"\nkey = "{own}"').is_rekeyed
 
 
 @pytest.mark.parametrize(
@@ -100,10 +105,6 @@ def test_two_record_keys_never_have_one_key(key: str) -> None:
         ('key = "id"\nkind = 1', "kind: 1 is not a kind of topic"),
         ('key = "id"\nunwrap = "debezium"', "unwrap: not in a map of a stream"),
         ('key = "id"\nnull_deletes = true', 'read the topic as a table: kind = "table"'),
-        (
-            'kind = "table"\nkey = ["record_key", "id"]',
-            "key: without an aggregate, the key must follow from the record's",
-        ),
         (
             f'{TABLE}max = "size"',
             'max: not with kind = "table": a row that changes or',

@@ -221,7 +221,7 @@ def test_a_view_may_declare_the_schema_itself() -> None:
         (SOURCE.replace("order.avsc", "bad.avsc"), "schema: bad.avsc: not a supported Avro schema"),
         (SOURCE.replace("order.avsc", "text.avsc"), "text.avsc: it is not the schema of a record"),
         (f'{SOURCE}fields = {{ a = "int" }}\n', 'fields: not with format = "avro"'),
-        (f'{SOURCE}unwrap = "debezium"\n', 'unwrap: not with format = "avro"'),
+        (f'{SOURCE}unwrap = "other"\n', "unwrap: unknown value 'other'"),
         (f'{SOURCE}value_schema = "x"\n', "value_schema: unknown value 'x'"),
         (SOURCE.replace('"avro"', '"text"'), 'schema: only with format = '),
         (SOURCE.replace("order.avsc", "text.avsc").replace('"avro"', '"json"'),
@@ -238,3 +238,156 @@ def test_a_view_may_declare_the_schema_itself() -> None:
 def test_mistakes(text: str, message: str) -> None:
     views = "" if VIEW in text else f'{VIEW}key = "record_offset"\ncount = true\n'
     assert message in error(text + views)
+
+
+REGISTERED = '[sources.orders]\nformat = "avro"\n'
+
+
+def test_a_source_without_a_file_names_the_command_that_writes_it() -> None:
+    views = f'{VIEW}key = "id"\ncount = true\n'
+    text = error(f'{REGISTERED}topic = "shop.orders"\n{views}')
+    assert "[sources.orders]: schema is missing: `queryable sources orders --save` writes" in text
+    assert "orders.avsc, with the newest schema of shop.orders-value in the registry" in text
+    text = error(f'{REGISTERED}subject = "shop.Order"\n{views}')
+    assert "the newest schema of shop.Order in" in text
+    text = error(REGISTERED.replace("avro", "json") + views)
+    assert "writes orders.schema.json" in text
+    assert "Or declare fields" in text
+    assert "orders.desc" in error(REGISTERED.replace("avro", "protobuf") + views)
+    for wrong in ("subject = 1\n", 'fields = { a = "int" }\nsubject = "x"\n'):
+        assert "subject" in error(f"{SOURCE.replace('avro', 'json')}{wrong}{views}")
+
+
+def test_a_file_with_the_name_of_the_source_is_its_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the same view as one that names the file, so the checkpoint continues."""
+    monkeypatch.setitem(FILES, "orders.avsc", FILES["order.avsc"])
+    named = derivation(f'{SOURCE.replace("order.avsc", "orders.avsc")}{VIEW}key = "id"')
+    default = derivation(f'{REGISTERED}subject = "anything"\n{VIEW}key = "id"')
+    assert default == named
+    assert default.written == named.written
+    assert "subject" not in dict(default.written)
+
+
+def envelope(row: Any) -> dict[str, Any]:
+    """The schema of a change, as Debezium writes it."""
+    return {
+        "type": "record",
+        "name": "Envelope",
+        "fields": [
+            {"name": "before", "type": ["null", row], "default": None},
+            {"name": "after", "type": ["null", row.get("name", row)], "default": None},
+            {"name": "op", "type": "string"},
+        ],
+    }
+
+
+CHANGE = f'{SOURCE}value_schema = "confluent"\nunwrap = "debezium"\nkind = "table"\n'
+ROW = {
+    **ADDRESS,
+    "fields": [*ADDRESS["fields"], {"name": "home", "type": {**ADDRESS, "name": "B"}}],
+}
+
+
+def test_a_change_in_avro_declares_the_fields_of_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FILES, "order.avsc", json.dumps(envelope(ROW)))
+    found = derivation(f'{CHANGE}{VIEW}key = "record_key"\nwhere = "home.city = city"\n')
+    fields = {"city": STRING, "floor": INT.or_null(), "home__city": STRING}
+    fields |= {"home__floor": INT.or_null()}
+    assert dict(found.fields) == fields
+    assert dict(found.paths) == {"home__city": ("home", "city"), "home__floor": ("home", "floor")}
+    assert found.rows == RowRule("debezium"), "the schema says whether values have a frame"
+    assert found.schema is not None
+    assert found.schema.is_framed
+    monkeypatch.setitem(FILES, "order.avsc", json.dumps(ROW))  # after ExtractNewRecordState
+    assert dict(derivation(f'{CHANGE}{VIEW}key = "record_key"').fields) == fields
+    monkeypatch.setitem(FILES, "order.avsc", json.dumps(envelope({"type": "string"})))
+    assert "does not declare the fields of the row in after" in error(
+        f'{CHANGE}{VIEW}key = "record_key"'
+    )
+
+
+def test_a_change_in_json_and_in_protobuf_declares_the_fields_of_its_row() -> None:
+    address = JSON_SCHEMA["definitions"]["address"]  # type: ignore[index]
+    change = {
+        "properties": {"op": {"type": "string"}, "after": {"$ref": "#/definitions/row"}},
+        "definitions": {"row": {"oneOf": [{"type": "null"}, address]}},
+    }
+    text = CHANGE.replace('"avro"', '"json"').replace('value_schema = "confluent"\n', "")
+    [view] = parse_views(
+        f'{text}{VIEW}key = "record_key"', read=lambda _: json.dumps(change).encode()
+    ).views
+    assert view.derivation is not None
+    assert dict(view.derivation.fields) == {"city": STRING, "floor": LONG.or_null()}
+    assert view.derivation.rows == RowRule("debezium")
+
+    file = descriptor_pb2.FileDescriptorProto(name="change.proto", package="p", syntax="proto3")
+    file.dependency.append("shop.proto")
+    message = file.message_type.add(name="Change")
+    message.field.add(name="op", number=1, type=Field.TYPE_STRING, label=ONE)
+    message.field.add(name="after", number=2, type=Field.TYPE_MESSAGE, type_name=".shop.Order",
+                      label=ONE)  # fmt: skip
+    content = descriptor_set(SHOP, file)
+    text = CHANGE.replace('"avro"', '"protobuf"') + 'message = "p.Change"\n'
+    [view] = parse_views(f'{text}{VIEW}key = "record_key"', read=lambda _: content).views
+    assert view.derivation is not None
+    assert dict(view.derivation.fields)["order_id"] == LONG, "not null, as in the row itself"
+
+
+JOINED = """
+[views.x.derive]
+from = "events"
+fields = { customer = "int" }
+key = "record_offset"
+select = { city = "o.home.city", price = "o.price" }
+"""
+
+
+def test_a_join_with_a_schema_has_its_fields() -> None:
+    text = f'{SOURCE}value_schema = "confluent"\nkind = "table"\nkey_fields = ["id"]\n{JOINED}'
+    named = derivation(f'{text}join.o = {{ from = "orders", on = "customer" }}\n')
+    [join] = named.joins
+    assert join.schema == ValueSchema("avro", FILES["order.avsc"].encode(), is_framed=True)
+    assert (join.rows, join.key_fields) == (None, ("id",))
+    assert dict(join.paths)["home__city"] == ("home", "city")
+    assert "o.home__city" in join.names
+    inline = derivation(
+        f'{JOINED}join.o = {{ from = "orders", on = "customer", format = "avro", '
+        'schema = "order.avsc", value_schema = "confluent", key_fields = ["id"] }\n'
+    )
+    assert inline == named
+
+
+def test_a_stream_of_avro_may_be_joined_with_another_one() -> None:
+    found = derivation(
+        f'{SOURCE}time = "at"\n[views.x.derive]\nfrom = "events"\n'
+        'fields = { id = "string", at = "time" }\ntime = "at"\n'
+        'key = "concat(id, \'-\', o.id)"\nselect = "o.home.city"\n'
+        'join.o = { from = "orders", on = "id", key = "id", within = "1h" }\n'
+    )
+    assert found.pairs is not None
+    assert found.pairs.schema == ValueSchema("avro", FILES["order.avsc"].encode())
+    stream = found.pairs.stream
+    assert stream is not None
+    assert stream.schema == found.pairs.schema
+    assert "home__city" in str(stream.require)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('key_fields = "id"\n', "key_fields: it must be a list of 1 to 16 different names"),
+        ("key_fields = []\n", "key_fields: it must be a list"),
+    ],
+)
+def test_mistakes_in_keys(text: str, message: str) -> None:
+    assert message in error(f'{SOURCE}{text}{VIEW}key = "id"\ncount = true\n')
+
+
+def test_a_text_has_no_keys_with_fields() -> None:
+    text = '[sources.orders]\nformat = "text"\nkey_fields = ["id"]\n'
+    assert "key_fields: only with fields" in error(f'{text}{VIEW}key = "text"\ncount = true\n')
+    text = '[sources.orders]\nformat = "text"\nkind = "table"\n'
+    joined = f'{text}{JOINED}join.o = {{ from = "orders", on = "customer" }}\n'
+    assert "a join needs a source with fields = { … }, or a schema" in error(joined)
+    with_text = f'{JOINED}join.o = {{ from = "orders", on = "customer", format = "text" }}\n'
+    assert "join.o.format: a join needs fields" in error(with_text)

@@ -310,7 +310,7 @@ def test_a_join_adds_fields_that_may_be_null() -> None:
         ('key = "id"\nrequire = "city.size = 1"', JOIN, "require: require cannot have city"),
         ('key = "id"', JOIN.replace("cities", "weblog"), "line 9, [views.hosts.derive], join.city"),
         ('key = "id"', JOIN.replace("city", "id"), "join.id: is already the name of a field"),
-        ('key = "id"', JOIN.replace('"client"', '"status"'), 'join.city.on: "status" is a whole n'),
+        ('key = "id"', JOIN.replace('"client"', '"size is null"'), 'join.city.on: "size is null"'),
         ('key = "id"', JOIN.replace("on", "om"), "line 10, [views.hosts.derive], join.city.om: u"),
         ('key = "id"', JOIN.replace('on = "client"', ""), "join.city: on is missing"),
         ('key = "id"', "\njoin = 5", "join: must be a table"),

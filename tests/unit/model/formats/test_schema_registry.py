@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from model.formats import schema_registry
+from model.formats.format import Origin
 from model.formats.registry import SCHEMA_FORMATS
 from model.formats.schema_registry import RegistryClient, SchemaNotParsed, SchemaSourceUnavailable
 from model.formats.schemas import SchemaNotFound
@@ -141,10 +142,9 @@ def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -
 def test_the_newest_schema_of_a_subject() -> None:
     versions = f"{URL}/subjects/a%2Fb-value/versions"
     newest = {"subject": "a/b-value", "version": 3, "id": 7, "schema": '"int"'}
-    version, schema = client(FakeServers({f"{versions}/latest": answer(newest)})).newest(
-        "a/b-value"
-    )
-    assert (version, schema.format.name, schema.text) == (3, "avro", '"int"')
+    origin, schema = client(FakeServers({f"{versions}/latest": answer(newest)})).newest("a/b-value")
+    assert origin == Origin("a/b-value", 3, 7)
+    assert (schema.format.name, schema.text) == ("avro", '"int"')
     # the form that is parsed, with a reference; that of this version, whichever is newest then
     proto = {**newest, "schemaType": "PROTOBUF", "schema": "message A {}"}
     form = "?format=serialized"

@@ -345,3 +345,50 @@ def test_the_time_of_an_event_is_compared_with_its_records() -> None:
     assert bad.column("reason").to_pylist() == [
         "at: late: more than 60 s before the record's timestamp"
     ]
+
+
+ODD = record(
+    field("parent", ["null", "shop.Order"], default=None),
+    field("mixed", ["string", "long"]),
+    field("wide", logical("bytes", "decimal", precision=64, scale=2)),
+    field("holder", ["null", record(field("line", LINE), field("m", ["int", "string"]), name="H")]),
+    field("line", "shop.Line"),
+    field("id", "long"),
+)
+ODD_VALUE = {
+    "parent": {"parent": None, "mixed": 1, "wide": Decimal("1.00"), "holder": None,
+               "line": {"sku": "p", "count": 0}, "id": 0},
+    "mixed": "text",
+    "wide": Decimal("2.00"),
+    "holder": {"line": {"sku": "h", "count": 1}, "m": "x"},
+    "line": {"sku": "s", "count": 2},
+    "id": 7,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_framed", [False, True])
+def test_a_partial_format_leaves_out_fields_without_a_type(is_framed: bool) -> None:
+    """A type that is defined within such a field is still there in another one. fastavro writes
+    the records."""
+    text = json.dumps(ODD)
+    with pytest.raises(JobError, match="contains itself"):
+        _ = AvroFormat(text).columns
+    partial = AvroFormat(text, is_framed, column="value", is_partial=True)
+    assert partial.left_out().keys() == {"parent", "mixed", "wide", "holder.m"}
+    with registry() as running:
+        running.add(7, ODD)
+        format_ = AvroFormat(
+            text, is_framed, "value", is_partial=True, registry=Registry(running.url)
+        )
+        written = framed(7, ODD, ODD_VALUE) if is_framed else binary(ODD, ODD_VALUE)
+        assert format_.decoder()(written) == {
+            "value": {
+                "holder": {"line": {"sku": "h", "count": 1}},
+                "line": {"sku": "s", "count": 2},
+                "id": 7,
+            }
+        }
+        with pytest.raises(ValueError, match="does not match the Avro schema"):
+            format_.decoder()(written[:-1])
+        with pytest.raises(ValueError, match="1 trailing bytes"):
+            format_.decoder()(written + b"x")

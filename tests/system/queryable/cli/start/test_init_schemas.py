@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ from tests.support.in_process.avro_examples import ORDER, framed, registry
 from tests.support.in_process.protobuf_examples import SHOP, order, serialized
 from tests.support.in_process.protobuf_examples import framed as framed_message
 from tests.support.plugins.fixtures import MakeTopic
-from tests.support.topics import Writer
+from tests.support.topics import Writer, history
 from tests.system.queryable.cli.start.apicurio import Apicurio, apicurio
 from tests.system.queryable.terminal import Terminal
 
@@ -212,7 +213,7 @@ def test_the_password_stays_where_it_is(
         # a view is added with the registry that the file has
         done = init(broker, topic, "--add", **{name: "me:s3cret"})
         assert done.exit_code == 2
-        assert "The view cannot be added" in done.stderr, "it is there already"
+        assert "It cannot be added" in done.stderr, "it is there already"
         other = make_topic(1)
         Writer(broker.bootstrap_servers).send(other, [(b"a", framed(7, ORDER, row))])
         done = init(broker, other, "--add", **{name: "me:s3cret"})
@@ -241,3 +242,48 @@ def test_adopt_asks_the_registry_about_changelogs(
     assert deployment.registry == real.url
     [view] = deployment.views
     assert (view.value, view.value_schema) == ("avro", "confluent")
+
+
+VIEW = """
+[views.notes-of-{topic}.derive]
+from = "{topic}"
+key = "id"
+where = "price > 10"
+select = "id"
+"""
+
+
+def test_from_a_registry_to_a_derived_view(
+    real: Apicurio, topics: dict[str, str], broker: Broker, folder: Path
+) -> None:
+    """`init --source`, a view of four lines, and the job. Then a version with another field."""
+    topic = topics["avro"]
+    done = init(broker, topic, "--source", "--schema-registry", real.url)
+    assert done.exit_code == 0, done.stderr
+    assert f"wrote views.toml, {topic}.avsc: {topic}" in done.stdout
+    done = init(broker, topics["protobuf"], topics["changes"], "--source", "--add")
+    assert done.exit_code == 0, done.stderr
+    file = folder / "views.toml"
+    file.write_text(file.read_text() + VIEW.format(topic=topic))
+    servers = ("--bootstrap-servers", broker.bootstrap_servers)
+    job = ("-m", "spark.run", "--once", "--checkpoint-dir", "checkpoints", "--views-toml", file)
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    subprocess.run([sys.executable, *job, *servers], cwd=folder, env=env, check=True, timeout=300)
+    logs = history(broker.bootstrap_servers, f"notes-of-{topic}", 3)
+    found = {key: value for log in logs for _, _, key, value in log.records if value is not None}
+    assert found == {
+        n.to_bytes(8, "big"): n.to_bytes(8, "big") for n in range(RECORDS) if n / 4 > 10
+    }
+    discount = {"name": "discount", "type": ["null", "double"], "default": None}
+    newer = {**ORDER, "fields": [*ORDER["fields"], discount]}
+    real.register(f"{topic}-value", "AVRO", json.dumps(newer))
+    checked = check_deployment(file, broker.bootstrap_servers, 500, 10.0)
+    by_subject = {each.subject: each for each in checked if each.subject.startswith("source ")}
+    finding = by_subject[f"source {topic}"]
+    assert finding.action == f"to use it: queryable sources {topic} --save"
+    assert "adds discount (double?)" in finding.message
+    assert [each.status for each in by_subject.values()].count("ok") == 2
+    done = CliRunner().invoke(app, ["sources", topic, "--save"])
+    assert done.stdout == (
+        f"wrote {topic}.avsc, version 2 of {topic}-value: adds discount (double?)\n"
+    )

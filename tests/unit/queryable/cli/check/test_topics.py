@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from model.partitioner import partition_of
 from model.views_file import parse_views
+from queryable.cli.check.findings import Finding
 from queryable.cli.check.rows import check_sources
 from queryable.cli.check.topics import (
     check_classes,
@@ -14,9 +16,13 @@ from queryable.cli.check.topics import (
     check_retention,
 )
 from queryable.cli.inspection.samples import SampledRecord
+from queryable.cli.inspection.schema_sources import FetchedSchemas, open_registry
+from tests.support.in_process.avro_examples import registry
 from tests.unit.queryable.cli.inspection.records import (
     BOTH,
 )
+from tests.vectors.debezium_avro import changes, value_schema
+from tests.vectors.debezium_avro import schemas as known_schemas
 from tests.vectors.debezium_cases import cases
 from tests.vectors.frames import frames
 
@@ -101,6 +107,34 @@ join.b = { from = "b", static = true, on = "id", fields = { name = "string" }, u
     [finding] = check_sources(view, "a", events)
     assert finding.action == 'set unwrap = "debezium" in [views.t.derive]'
     assert list(check_sources(view, "b", events)) == []
+
+
+def test_changes_in_avro_in_the_topics_of_a_derived_view() -> None:
+    text = """[sources.customers]
+kind = "table"
+format = "avro"
+value_schema = "confluent"
+{more}
+[views.t.derive]
+from = "customers"
+key = "record_key"
+"""
+    content = json.dumps(value_schema("customers")).encode()
+    sample = [SampledRecord(0, 1, change.key, change.value, {}) for change in changes("customers")]
+
+    def found(more: str, schemas: FetchedSchemas | None) -> list[Finding]:
+        [view] = parse_views(text.format(more=more), read=lambda _: content).views
+        return list(check_sources(view, "customers", sample, schemas))
+
+    with registry() as running:
+        for schema_id, schema in known_schemas().items():
+            running.add(schema_id, schema)
+        schemas = FetchedSchemas(open_registry(running.url))
+        rows, keys = found("", schemas)
+        assert rows.action == 'set unwrap = "debezium" in [views.t.derive]'
+        assert 'key_fields = ["id"]' in keys.action
+        assert found("", None) == [keys]
+        assert found('unwrap = "debezium"\nkey_fields = ["id"]', schemas) == []
 
 
 def test_json_with_a_frame_in_a_view_without_one() -> None:

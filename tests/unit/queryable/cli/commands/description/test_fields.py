@@ -187,8 +187,11 @@ def test_a_table_of_the_view_comes_before_the_newest_schema() -> None:
     ("document", "reason"),
     [
         (None, "the registry has no subject delays-value"),
-        ({"version": 1, "schemaType": "JSON", "schema": "{}"}, "delays-value is json, not avro"),
-        ({"version": 1, "schema": "{"}, "not a supported Avro schema"),
+        (
+            {"version": 1, "id": 9, "schemaType": "JSON", "schema": "{}"},
+            "delays-value is json, not avro",
+        ),
+        ({"version": 1, "id": 9, "schema": "{"}, "not a supported Avro schema"),
     ],
 )
 def test_without_a_schema_the_types_are_those_of_the_sample(
