@@ -46,6 +46,11 @@ def source_entry(
 ) -> SourceEntry:
     """Raises BadUse and NoRegistry."""
     values = [record.value for record in records if record.value is not None]
+    if not values:
+        raise BadUse(
+            f"{topic} has no values to look at. Write {table_name('sources', topic)} with "
+            f'format = "avro", "protobuf" or "json" ({_DOCS}#the-file-from-a-registry).'
+        )
     value = schemas.resolved(topic, "value", infer_format(values, is_key=False), values)
     format_ = FORMATS[value.value or ""]
     if value.schema != CONFLUENT or not format_.declares_fields:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from model.derive.derivation import Derivation
+from model.derive.evaluation.explain import explain
 from model.derive.normal_form import normal_form
 from model.problems import ConfigurationError
 from model.views import View
@@ -92,6 +93,13 @@ def test_a_table_may_have_other_keys(key: str) -> None:
     assert derivation(joined.replace("{ from", "{ static = true, from")).is_rekeyed
     for own in ("record_key", "concat('a-', record_key)"):
         assert not derivation(f'kind = "table"\nkey = "{own}"').is_rekeyed
+
+
+def test_only_other_keys_need_state() -> None:
+    text = explain(derivation('kind = "table"\nkey = "id"'))
+    assert "no aggregate: the newest row of a key counts" in text
+    assert "a row for each row of" in text
+    assert "none: a map keeps no rows" in explain(derivation(TABLE))
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,8 @@ def test_protobuf_and_json(running: FakeRegistry) -> None:
     assert [name for name, _ in derivation(entry).fields] == ["id"]
     with pytest.raises(BadUse, match=r"are json without the id of a schema.*\[sources.plain\]"):
         entry_of(running, [b'{"id":"a"}'] * 30, "plain")
+    with pytest.raises(BadUse, match="empty has no values to look at"):
+        entry_of(running, [], "empty")
 
 
 def test_files_are_written_with_the_views_file_or_not_at_all(tmp_path: Path) -> None:
