@@ -259,6 +259,8 @@ CASES: list[Case] = [
     Case(_LONGER, 1_000_000, {"word": "a" * 1000}),
     Case(_LONGER, None, {"word": "a" * 1001}),
     Case("replace(word, '\U0001f600', 'ab')", "abxab", {"word": "\U0001f600x\U0001f600"}),
+    # Unicode: İ in lower case is i and a dot above, and so I and a dot above in upper case
+    Case("upper(lower(word))", "I\u0307", {"word": "\u0130"}),
     # the texts of different values
     Case("any", "42", {"any": 42}),
     Case("any", "true", {"any": True}),
