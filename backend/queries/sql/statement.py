@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NoReturn
 
 from backend.queries.sql.literals import literal
@@ -18,6 +19,7 @@ from model.expressions.tokens import Token, tokens
 
 MAX_CHARACTERS = 8_000
 MAX_COLUMNS = 100
+MAX_LIMIT_DIGITS = 15
 FUNCTIONS = ("count", "sum", "min", "max", "avg")
 
 _CLAUSES = ("select", "from", "where", "group by", "having", "order by", "limit")
@@ -90,7 +92,22 @@ def parse_statement(text: str, parameters: Sequence[object] = ()) -> Statement:
         parsed = tokens(text)
     except ValueError as e:
         raise StatementError(str(e)) from None
+    _check_tokens(parsed)
     return _Parser(text, parsed, parameters).statement()
+
+
+def _check_tokens(parsed: Sequence[Token]) -> None:
+    """Raise StatementError if SQL means one thing by what are two tokens here."""
+    for first, second in pairwise(parsed):
+        if second.at != first.at + len(first.text):
+            continue
+        if first.text == second.text == "-":
+            raise StatementError(f"unexpected -- at character {first.at}: there are no comments")
+        if first.kind == second.kind == "name":
+            raise StatementError(
+                f"unexpected {second.text[:40]} at character {second.at}: a name in quotes has no "
+                "quotes in it"
+            )
 
 
 class _Parser:
@@ -271,7 +288,7 @@ class _Parser:
         if self._peek.kind != "number":
             name = self._name()
             aliases = {c.name: c.field for c in columns if c.function is None and c.field}
-            return aliases.get(name) or name
+            return aliases.get(_unquoted(name)) or name
         token = self._peek
         column = self._numbered(columns)
         if column.field is None or column.function is not None:
@@ -338,9 +355,13 @@ class _Parser:
 
     def _parameter(self, token: Token) -> str:
         try:
-            return literal(self._take_parameter())
+            value = literal(self._take_parameter())
         except ValueError as e:
             raise StatementError(f"parameter {self._used}, at character {token.at}: {e}") from None
+        # a value must not become a part of a token next to it
+        before = self._text[token.at - 2]
+        after = self._text[token.at : token.at + 1]
+        return " " * _may_join(before) + value + " " * _may_join(after)
 
     def _take_parameter(self) -> object:
         if self._used == len(self._parameters):
@@ -389,10 +410,13 @@ class _Parser:
         self._next += 1
         if token.text == "?":
             value = self._take_parameter()
-            if type(value) is not int or value < 0:
-                raise StatementError(f"parameter {self._used}: limit needs a whole number")
+            if type(value) is not int or not 0 <= value < 10**MAX_LIMIT_DIGITS:
+                raise StatementError(
+                    f"parameter {self._used}: limit needs a whole number that is less than "
+                    f"10^{MAX_LIMIT_DIGITS}"
+                )
             return value
-        if not token.text.isdecimal() or len(token.text) > 15:
+        if not token.text.isdecimal() or len(token.text) > MAX_LIMIT_DIGITS:
             self._refuse(token, "expected a whole number")
         return int(token.text)
 
@@ -417,6 +441,11 @@ def _check(statement: Statement) -> None:
             raise StatementError(
                 f"order by {order.column}: groups are ordered by columns of the result"
             )
+
+
+def _may_join(neighbour: str) -> bool:
+    """Whether a text that begins or ends with this character may be one token with a value."""
+    return neighbour.isalnum() or (neighbour != "" and neighbour in "_.'\"?")
 
 
 def _unquoted(name: str) -> str:

@@ -99,7 +99,10 @@ def test_names_of_views(text: str, view: str) -> None:
         ("select a from v where a = 'x", "without a closing quote"),
         ("select a from v where b = ?", "more than 0 times ?"),
         ("select a from v; drop table v", "views are read-only"),
-        ("select a from v -- all", "unexpected -"),
+        ("select a from v -- all", "unexpected -- at character 17: there are no comments"),
+        ("select a from v where b > 5 --3\n", "there are no comments"),
+        ('select "a""b" from v', "character 11: a name in quotes has no quotes in it"),
+        ('select a from v where "a"b = 1', "a name in quotes has no quotes in it"),
         ("select 'a' from v", "expected a field"),
         ("select " + "a, " * 100 + "b from v", "at most 100 columns"),
         ("select a from v where " + "x" * 8000, "at most 8000 characters"),
@@ -125,6 +128,37 @@ def test_parameters_that_are_refused(parameters: list[object], message: str) -> 
     with pytest.raises(StatementError) as refused:
         parse_statement("select a from v where a = ?", parameters)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("condition", "where"),
+    [
+        ("a = 'x'?", "a = 'x' 'y'"),
+        ("a = ?'x'", "a = 'y' 'x'"),
+        ("a = 1?", "a = 1 'y'"),
+        ("a?", "a 'y'"),
+        ("a=?and b=1", "a='y' and b=1"),
+    ],
+)
+def test_a_parameter_is_no_part_of_what_is_next_to_it(condition: str, where: str) -> None:
+    statement = parse_statement(f"select a from v where {condition}", ["y"])
+    assert (statement.where or "").split() == where.split()
+
+
+def test_two_parameters_are_not_one_text() -> None:
+    statement = parse_statement("select a from v where a = ??", ["x", "y"])
+    assert (statement.where or "").split() == ["a", "=", "'x'", "'y'"]
+
+
+def test_a_limit_is_what_a_cursor_can_have() -> None:
+    assert parse_statement("select a from v limit ?", [10**15 - 1]).limit == 10**15 - 1
+    with pytest.raises(StatementError, match="less than"):
+        parse_statement("select a from v limit ?", [10**15])
+
+
+def test_groups_may_be_named_by_a_column_in_quotes() -> None:
+    statement = parse_statement('select a as "odd name", count(*) from v group by "odd name"')
+    assert statement.group_by == ("a",)
 
 
 scalars = (
