@@ -63,7 +63,7 @@ class SqlRoute:
         except StatementError as e:
             raise BadRequest("sql-unsupported", f"{str(e)[:1].upper()}{str(e)[1:]}.") from None
         left, cursor = _cursor(body.cursor, statement.limit)
-        streams = wants_lines(request.headers)
+        streams = wants_lines(request.headers) and not body.explain
         parameters = dict(rows.parameters)
         for name in ("stale", "max_examined"):
             if (value := getattr(body, name)) is not None:
@@ -79,7 +79,7 @@ class SqlRoute:
                 parameters["limit"] = page_size(left) if not streams else max(left or 0, 1)
             if cursor is not None:
                 parameters["cursor"] = cursor
-        inner = _Inner(request, statement.view, rows, parameters, streams and not body.explain)
+        inner = _Inner(request, statement.view, rows, parameters, streams)
         return await inner.answer(self._app, left, body.explain)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import chain
 from typing import Any
 
@@ -48,7 +49,7 @@ class EntryRows:
         if statement.where is not None:
             self.parameters["where"] = statement.where
         fields = {column.select: None for column in self._columns if column.select is not None}
-        if fields and not any(column.is_value for column in self._columns):
+        if fields and not any(column.needs_value for column in self._columns):
             self.parameters["select"] = ",".join(fields)
         if any(column.head == _TIMESTAMP for column in self._columns):
             self.parameters["timestamps"] = "true"
@@ -85,23 +86,32 @@ class EntryRows:
                 if value is None:
                     value = members(parts.get("value", _NULL))
                 cell = value.get(column.selected, _NULL)
+            elif column.may_be_time and column.head in parts:
+                cell = parts[column.head]
             else:
-                cell = _member(parts.get(column.head, _NULL), column.path)
+                head = "value" if column.may_be_time else column.head
+                cell = _member(parts.get(head, _NULL), column.path)
             pairs.append((column.json_name, cell))
         return _object(pairs, parts)
 
 
 class _EntryColumn:
     """`head`: the member of the item. `path`: within it. `select`: the name in the parameter
-    `select` of a field of the value, and `selected` its name in the answer."""
+    `select` of a field of the value, and `selected` its name in the answer. `needs_value`: whether
+    the cell may be in the whole value, which `select` would leave out."""
 
     def __init__(self, column: Column) -> None:
         path = _path(column.field or "")
         self.field, self.name = column.field, column.name
         self.json_name = orjson.dumps(column.name)
         self.select: str | None = None
-        self.is_value = path == ("value",)
-        if path[0] in (KEY, START, END) or path == (_RECORD_TIMESTAMP,):
+        # a time in windows and sessions, and a field of the value in other views
+        self.may_be_time = path in ((START,), (END,))
+        self.needs_value = self.may_be_time or path == ("value",)
+        if self.may_be_time:
+            self.head, self.path = path[0], path
+            return
+        if path[0] == KEY or path == (_RECORD_TIMESTAMP,):
             self.head, self.path = path[0], path[1:]
             if path == (_RECORD_TIMESTAMP,):
                 self.head = _TIMESTAMP
@@ -160,7 +170,9 @@ class GroupRows:
 
     async def _in_order(self, rows: list[_Cells], order: Order) -> list[_Cells]:
         names = [column.name for column in self._statement.columns]
-        key_of = _SortKey(names.index(order.column), order)
+        index = names.index(order.column)
+        is_number = self._statement.columns[index].function is not None
+        key_of = _SortKey(index, order, is_number)
         keys: list[tuple[bool, int, Any]] = []
         async for piece in in_steps(rows):
             keys += map(key_of, piece)
@@ -183,17 +195,28 @@ class GroupRows:
 
 @dataclass(frozen=True)
 class _SortKey:
-    """The value to sort by: null is less than all others, unless the statement says otherwise."""
+    """The value to sort by: null is less than all others, unless the statement says otherwise.
+    `is_number`: whether the column is a number, also where JSON has a text, as for infinity."""
 
     index: int
     order: Order
+    is_number: bool
 
     def __call__(self, cells: _Cells) -> tuple[bool, int, Any]:
-        rank, value = place(cells[self.index][1])
+        cell = cells[self.index][1]
+        rank, value = _number(cell) if self.is_number else place(cell)
         is_null = rank == 0
         first = self.order.nulls_first
         are_least = (first is None) or (first != self.order.descending)
         return is_null != are_least, rank, value
+
+
+def _number(cell: bytes) -> tuple[int, Decimal]:
+    """The rank of a number, and what to sort numbers of this rank by; NaN is the greatest."""
+    if cell == _NULL:
+        return 0, Decimal()
+    number = Decimal(cell.decode().strip('"'))
+    return (2, Decimal()) if number.is_nan() else (1, number)
 
 
 def rows_of(statement: Statement) -> EntryRows | GroupRows:

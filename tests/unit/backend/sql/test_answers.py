@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sqlite3
 import struct
 from collections.abc import Iterator
@@ -201,6 +202,43 @@ def test_parts_of_entries(orders: World) -> None:
             "value": {"key": "own", "a": {"b c": 1}, "b": 2},
         }
     ]
+
+
+def test_fields_that_are_named_like_times(orders: World) -> None:
+    orders.put(b"X", b'{"start":5,"end":{"x":1},"record_timestamp":{"y":2}}', timestamp=99)
+    query = (
+        'select start, "end".x as x, record_timestamp.y as y, value.start as s, record_timestamp '
+        "from orders where start = 5"
+    )
+    expected = {"start": 5, "x": 1, "y": 2, "s": 5, "record_timestamp": 99}
+    assert rows_of(orders, query) == [expected]
+    assert [json.loads(said(orders, query, accept=NDJSON).body)] == [expected]
+    assert rows_of(orders, "select start, count(*) n from orders where start = 5 group by start")
+
+
+def test_fields_of_windows_that_are_named_like_times(tmp_path: Path) -> None:
+    with world(tmp_path, view(store="window", window_size=1000)) as made:
+        made.put(b"a" + struct.pack(">qi", 1000, 0), b'{"start":{"x":1},"end":7}')
+        query = 'select start, "end", start.x as x, value.start as s, value."end" as e from orders'
+        expected = {"start": 1000, "end": 2000, "x": 1, "s": {"x": 1}, "e": 7}
+        assert rows_of(made, query) == [expected]
+
+
+def test_groups_in_the_order_of_infinite_numbers(tmp_path: Path) -> None:
+    numbers = {b"a": 1.5, b"b": math.inf, b"c": -math.inf, b"d": 10.0}
+    with world(tmp_path, view(value="float64")) as made:
+        made.put_all({key: struct.pack(">d", number) for key, number in numbers.items()})
+        query = "select key, max(value) m from orders group by key order by m"
+        expected = sorted(numbers, key=numbers.__getitem__)
+        assert [row["key"].encode() for row in rows_of(made, query)] == expected
+        rows = rows_of(made, f"{query} desc")
+        assert [row["key"].encode() for row in rows] == expected[::-1]
+
+
+def test_a_plan_is_explained_with_any_limit_and_form(orders: World) -> None:
+    for accept in ("*/*", NDJSON):
+        answer = said(orders, "select key from orders limit 5000", explain=True, accept=accept)
+        assert (answer.status, answer.json["plan"]) == (200, "scan")
 
 
 def test_values_that_are_numbers(tmp_path: Path) -> None:
