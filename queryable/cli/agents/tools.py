@@ -58,7 +58,7 @@ async def describe_view(client: AsyncClient, name: str) -> Document:
     return {
         **_summary(view),
         "entries": await _entries(client, view),
-        "columns": {**inferred, **declared},
+        **_columns({**declared, **inferred}),
         "columns_from": f"the declaration, and the first {len(rows)} rows"
         if declared
         else f"the first {len(rows)} rows: other rows may have other columns",
@@ -136,6 +136,19 @@ async def _if_possible(count: Awaitable[Any]) -> int | None:
         return int(await count)
     except QueryableError:
         return None
+
+
+def _columns(columns: Document) -> Document:
+    """The first columns, up to MAX_BYTES of them; the names may be data, so there may be many."""
+    kept: Document = {}
+    size = 0
+    for name, described in columns.items():
+        size += len(encode_json({name: described}))
+        if size > MAX_BYTES:
+            more = len(columns) - len(kept)
+            return {"columns": kept, "left_out": f"{more} more columns"}
+        kept[name] = described
+    return {"columns": kept}
 
 
 def _summary(view: View) -> Document:
