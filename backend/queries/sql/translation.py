@@ -243,7 +243,7 @@ def _all(item: Mapping[str, bytes]) -> bytes:
     value = item.get("value", _NULL)
     fields: Iterable[tuple[str, bytes]] = ()
     if value[:1] == b"{":
-        taken = dict(head)
+        taken = {"unreadable", *(name for name, _ in head)}
         fields = [
             (f"value.{name}" if name in taken else name, part)
             for name, part in members(value).items()

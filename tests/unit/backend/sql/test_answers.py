@@ -187,6 +187,12 @@ def test_all_columns(orders: World) -> None:
     )
 
 
+def test_a_field_is_no_report_of_an_unreadable_value(orders: World) -> None:
+    orders.put(b"X", b'{"unreadable":1,"a":2}')
+    [row] = rows_of(orders, "select * from orders where key = 'X'")
+    assert row == {"key": "X", "value.unreadable": 1, "a": 2}
+
+
 def test_parts_of_entries(orders: World) -> None:
     orders.put(b"X", b'{"key":"own","a":{"b c":1},"b":2}', timestamp=99)
     query = (
