@@ -208,7 +208,9 @@ WITH_SPARK = ("pipeline",)
 IN_ORDER = ("compare", "switch", "rollback", "drop")
 MAINTENANCE = ("drain", "undrain", "rebuild")
 OF_SERVICES = ("deployments", "switch_deployment", "rollback_deployment")
-NOT_HERE = (*STARTING, *WITH_SPARK, *IN_ORDER, *MAINTENANCE, *OF_SERVICES)
+# tests/system/queryable/cli/test_mcp.py, and tests/unit/queryable/cli/start/test_source_files.py
+OF_OTHERS = ("mcp", "sources")
+NOT_HERE = (*STARTING, *WITH_SPARK, *IN_ORDER, *MAINTENANCE, *OF_SERVICES, *OF_OTHERS)
 
 
 def examples_of_help() -> Iterator[str]:
