@@ -126,7 +126,7 @@ def test_commands_from_a_file(server: Server, tmp_path: Path) -> None:
         ("watch orders ", "alp", ["alpha ", "alps "]),
         ("count orders ", "a", []),
         ("fields ", "o", ["orders "]),
-        ("fields orders ", "--s", ["--sample "]),
+        ("fields orders ", "--s", ["--sample ", "--schema-registry "]),
         ("get words ", "a", []),
         ("get orders ", "--j", ["--json "]),
         ("scan ", "--l", ["--limit "]),
