@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import parse_qsl, urlencode
 
-import orjson
-
+from backend.http.limits.bodies import json_of
 from backend.queries.filters.parameters import FILTERS, ORDER_BY, SELECT, wants, with_filters
 from backend.queries.history import Span
 from backend.queries.page import Page, question
@@ -24,7 +23,7 @@ from backend.wire.scan import Query
 from model.formats.base64url import from_base64url
 from model.kinds import layout
 from model.kinds.layout import Range
-from model.limits import MAX_PARAMETERS, check_json, check_parameter, shown
+from model.limits import MAX_PARAMETERS, check_parameter, shown
 from model.problems import BadRequest
 from model.times import parse_duration
 from model.views import View
@@ -73,11 +72,7 @@ def parse_parameters(raw: bytes, known: Sequence[str]) -> Parameters:
 def with_body(query: bytes, body: bytes) -> bytes:
     """The query string, and the parameters in the body of a POST: a JSON object with texts and
     whole numbers. A cursor of a long key does not fit into a URL."""
-    check_json(body)
-    try:
-        members = orjson.loads(body)
-    except orjson.JSONDecodeError as e:
-        raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
+    members = json_of(body)
     if not isinstance(members, dict) or not all(type(v) in (str, int) for v in members.values()):
         raise BadRequest(
             "bad-request", "The body must be an object with parameters: texts and whole numbers."

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import orjson
 
 from backend.http.asgi import Message, Receive
 from backend.queries.turns import INSTANCES, this_client
 from backend.wire.answer import Header
+from model.limits import check_json
 from model.problems import BadRequest, Unavailable, UnsupportedMediaType
 
 JSON_TYPE = b"application/json"
@@ -32,6 +36,15 @@ def require_json(headers: list[Header]) -> None:
         raise UnsupportedMediaType(
             "unsupported-media-type", "Send the body as Content-Type: application/json."
         )
+
+
+def json_of(body: bytes) -> Any:
+    """The JSON document of a body. Raises BadRequest if it is none, or has too many parts."""
+    check_json(body)
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as e:
+        raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
 
 
 class BodyBudget:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import orjson
-
-from backend.http.limits.bodies import require_json
+from backend.http.limits.bodies import json_of, require_json
 from backend.http.request import Request
-from model.limits import check_json
 from model.problems import BadRequest
 
 Allowed = range | tuple[str, ...] | None
@@ -21,11 +18,7 @@ def members(
 ) -> dict[str, Any]:
     """The members of the body. Raises BadRequest, UnsupportedMediaType."""
     require_json(request.headers)
-    check_json(request.body)
-    try:
-        document: Any = orjson.loads(request.body)
-    except orjson.JSONDecodeError as e:
-        raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
+    document = json_of(request.body)
     if not isinstance(document, dict) or not set(required) <= document.keys() <= allowed.keys():
         names = [name if name in required else f"optionally {name}" for name in allowed]
         raise BadRequest("bad-request", f"The body must be a JSON object with: {', '.join(names)}.")

@@ -14,14 +14,13 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backend.http.asgi import App, Message
-from backend.http.limits.bodies import require_json
+from backend.http.limits.bodies import json_of, require_json
 from backend.http.negotiation import NDJSON, wants_lines
 from backend.http.request import Request
 from backend.queries.sql.statement import StatementError, parse_statement
 from backend.queries.sql.translation import EntryRows, GroupRows, page_size, rows_of
 from backend.queries.turns import in_steps
 from backend.wire.answer import FINAL_STATUS, Answer, Header
-from model.limits import check_json
 from model.problems import RETRY_ELSEWHERE_NO, BadRequest
 from model.rows.json_members import members, value_end
 
@@ -55,7 +54,6 @@ class SqlRoute:
     async def sql(self, request: Request) -> Answer | None:
         """Raises BadRequest."""
         require_json(request.headers)
-        check_json(request.body)
         body = _parse(request.body)
         try:
             statement = parse_statement(body.query, body.parameters)
@@ -200,10 +198,9 @@ class _Inner:
 
 
 def _parse(body: bytes) -> _Body:
+    document = json_of(body)
     try:
-        return _Body.model_validate(orjson.loads(body))
-    except orjson.JSONDecodeError as e:
-        raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
+        return _Body.model_validate(document)
     except ValidationError as e:
         error = e.errors()[0]
         name = ".".join(map(str, error["loc"])) or "the body"

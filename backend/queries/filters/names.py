@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from model.expressions.evaluator import Place
 from model.expressions.tree import Expression, Field
@@ -20,6 +20,11 @@ from model.views import View
 ROW, KEY, START, END, TIME_OF_RECORD = "row", "key", "start", "end", "time"
 """The variables of a compiled condition."""
 
+TIMESTAMP_NAME = "record_timestamp"
+OF_ENTRIES = frozenset({KEY, START, END, TIMESTAMP_NAME})
+"""The names that mean no field of the value, or not in each view."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PART = r'(?:"(?:[^"]|"")+"|[^."]+)'
 _PARTS = re.compile(_PART)
 _PATH = re.compile(rf"{_PART}(?:\.{_PART})*")
@@ -41,6 +46,11 @@ def path_of(name: str) -> tuple[str, ...]:
     return path
 
 
+def text_of(path: Iterable[str]) -> str:
+    """The name of a path, as `path_of` reads it."""
+    return ".".join(map(_quoted_if_odd, path))
+
+
 def path_of_value(name: str) -> tuple[str, ...]:
     """The path to a field of values; `value.delay` is `delay`. Raises ValueError."""
     first, *rest = path_of(name)
@@ -56,7 +66,7 @@ def _place_of(view: View, path: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     first, *rest = path
     if first == KEY:
         return KEY, tuple(rest)
-    if path == ("record_timestamp",):
+    if path == (TIMESTAMP_NAME,):
         return TIME_OF_RECORD, ()
     if first in _times(view) and not rest:
         return first, ()
@@ -123,6 +133,12 @@ class Names(Mapping[str, Expression]):
         else:
             type_ = TIMESTAMP.or_null()
         return Place(variable, path), type_
+
+
+def _quoted_if_odd(name: str) -> str:
+    if _IDENTIFIER.fullmatch(name):
+        return name
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _escaped(name: str) -> str:

@@ -5,7 +5,6 @@ Rows are JSON objects. The bytes of values stay as they are.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,9 +13,17 @@ from typing import Any
 
 import orjson
 
-from backend.queries.filters.names import END, KEY, START, path_of
+from backend.queries.filters.names import (
+    END,
+    KEY,
+    OF_ENTRIES,
+    START,
+    TIMESTAMP_NAME,
+    path_of,
+    text_of,
+)
 from backend.queries.history import MAX_LIMIT
-from backend.queries.sql.statement import Column, Order, Statement, StatementError
+from backend.queries.sql.statement import FUNCTIONS, Column, Order, Statement, StatementError
 from backend.queries.turns import in_steps
 from backend.queries.whole_view.group_names import place
 from model.formats.json_decoder import decode_json
@@ -24,11 +31,8 @@ from model.formats.json_encoder import encode_json
 from model.rows.json_members import members
 
 _NULL = b"null"
-_RECORD_TIMESTAMP, _TIMESTAMP = "record_timestamp", "timestamp"
-"""The name of a record's time in statements, and in items."""
-_HEAD = frozenset({KEY, START, END, _RECORD_TIMESTAMP})
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_MEMBERS = {"sum": b"sum", "min": b"min", "max": b"max", "avg": b"avg"}
+_TIMESTAMP = "timestamp"  # the member of items with the time of the record
+_OF_NUMBERS = frozenset(FUNCTIONS) - {"count"}
 
 
 _Cells = list[tuple[str, bytes]]
@@ -69,7 +73,7 @@ class EntryRows:
                 f"nulls come {place_of_nulls} in this order: null is less than all values"
             )
         path = _path(field)
-        if path[0] in _HEAD and path != (KEY,):
+        if path[0] in OF_ENTRIES and path != (KEY,):
             raise StatementError(f"order by {field}: rows are ordered by key, or by an index")
         if path != (KEY,):
             self.parameters["order_by"] = field
@@ -102,7 +106,6 @@ class _EntryColumn:
 
     def __init__(self, column: Column) -> None:
         path = _path(column.field or "")
-        self.field, self.name = column.field, column.name
         self.json_name = orjson.dumps(column.name)
         self.select: str | None = None
         # a time in windows and sessions, and a field of the value in other views
@@ -111,16 +114,16 @@ class _EntryColumn:
         if self.may_be_time:
             self.head, self.path = path[0], path
             return
-        if path[0] == KEY or path == (_RECORD_TIMESTAMP,):
+        if path[0] == KEY or path == (TIMESTAMP_NAME,):
             self.head, self.path = path[0], path[1:]
-            if path == (_RECORD_TIMESTAMP,):
+            if path == (TIMESTAMP_NAME,):
                 self.head = _TIMESTAMP
             return
         self.head = "value"
         self.path = path[1:] if path[0] == "value" else path
         if self.path:
             self.selected = ".".join(self.path)
-            self.select = ".".join(map(_quoted, self.path))
+            self.select = text_of(self.path)
 
 
 class GroupRows:
@@ -131,7 +134,7 @@ class GroupRows:
     def __init__(self, statement: Statement) -> None:
         self._statement = statement
         columns = statement.columns
-        numbers = _distinct(c.field for c in columns if c.function in _MEMBERS)
+        numbers = _distinct(c.field for c in columns if c.function in _OF_NUMBERS)
         counted = _distinct(c.field for c in columns if c.function == "count")
         self._has_groups = bool(statement.group_by)
         self._numbers = numbers
@@ -269,12 +272,6 @@ def _path(field: str) -> tuple[str, ...]:
         return path_of(field)
     except ValueError as e:
         raise StatementError(str(e)) from None
-
-
-def _quoted(name: str) -> str:
-    if _IDENTIFIER.fullmatch(name):
-        return name
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _distinct(names: Iterable[str | None]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 
 from backend.queries.filters.columns import Columns
-from backend.queries.filters.names import ROW
+from backend.queries.filters.names import OF_ENTRIES, ROW
 from backend.queries.filters.parameters import FILTERS, with_filters
 from backend.queries.filters.selection import split_names
 from backend.queries.parameters import Parameters
@@ -42,7 +42,6 @@ from model.views import View
 
 MAX_FIELDS = 8
 """The maximum number of names in a parameter: each needs memory for each group."""
-_RESERVED = frozenset({"key", "start", "end", "record_timestamp"})
 _ALL = name_of(None)
 _NUMBER_OF_FIELD = re.compile(r"(sum|min|max|avg|count)\((.+)\)")
 
@@ -331,7 +330,7 @@ def _is_path(text: str | None) -> bool:
         return True
     first, _, rest = text.partition(".")
     is_one_path = '"' not in text and "," not in text
-    return is_one_path and first not in _RESERVED and not (first == "value" and rest)
+    return is_one_path and first not in OF_ENTRIES and not (first == "value" and rest)
 
 
 def _number_field(view: View, name: str) -> NumberField:
@@ -339,7 +338,7 @@ def _number_field(view: View, name: str) -> NumberField:
         return NumberField(view, None, "value")
     field = EntryField(view, name, "value")
     if field.variable != ROW:
-        raise BadRequest("bad-parameter", f"value: {name} is no field of the value.")
+        raise BadRequest("bad-parameter", f"value: {name} is not a field of the value.")
     return NumberField(view, field.path or None, "value")
 
 

@@ -113,7 +113,7 @@ class Protobuf(SchemaFormat):
         return json_fields(parsed(definition))
 
     def registered_fields(self, text: str, references: References) -> Iterator[DeclaredField]:
-        """Those of the first message of the file, of which most producers write records."""
+        """Those of the first message in the file. Most producers write records of this message."""
         _require_package()
         from model.formats.protobuf.fields import json_fields
         from model.formats.protobuf.schema import from_registry

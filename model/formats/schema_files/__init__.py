@@ -1,2 +1,2 @@
-"""Files with a schema of a registry, next to views.toml: each is complete, and says which version
-of which subject it has."""
+"""Files with a schema of a registry, next to views.toml. Each is complete, and names the subject
+and the version of its schema."""

@@ -1,4 +1,4 @@
-"""Says in a file with a schema which version of which subject it has."""
+"""The subject and the version of a schema, which its file names."""
 
 from __future__ import annotations
 

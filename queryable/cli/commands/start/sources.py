@@ -33,7 +33,7 @@ def sources(
     """Compare the schemas of sources with a registry, or save them.
 
     A source whose values are Avro, Protobuf or JSON with a schema has its fields from a file next
-    to views.toml. The file says which version of which subject it has, so that all instances and
+    to views.toml. The file names the subject and the version of its schema, so all instances and
     Spark read the same fields, and a new version counts when you have saved it. The subject is
     TOPIC-value, or `subject` of the source. The registry is that of [schemas].
 

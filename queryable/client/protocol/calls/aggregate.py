@@ -79,7 +79,7 @@ def aggregate(
 ) -> Call[Groups]:
     """Count, sum, minimum, maximum and average of the fields `value`, by the fields `by`. Without
     `by`, all entries are one group. Without `value`, the values themselves are the numbers, or
-    entries are counted. `non_null`: fields of which the values that are not null are counted.
+    entries are counted. `non_null`: fields; the values in them that are not null are counted.
     `from_`, `to`: the times of windows or sessions, as for `windows` and `sessions`. `where`: a
     condition, such as "dest = 'ATL'". `max_examined` bounds how many entries are read.
 
