@@ -91,7 +91,7 @@ types: $(INSTALLED) ## check types
 # Installs nothing but Python packages.
 unit: $(INSTALLED) ## run lint, types, and the tests of tests/unit, in a minute
 	@$(MAKE) --no-print-directory lint types & checks=$$!; \
-	$(BIN)/python -m pytest tests/unit -n 4 --dist loadfile -m 'not slow' --hypothesis-profile quick -q; \
+	$(BIN)/python -m pytest tests/unit -n 3 --dist loadfile -m 'not slow' --hypothesis-profile quick -p no:schemathesis -q; \
 	tests=$$?; wait $$checks && exit $$tests
 
 up: setup-run ## start everything in the background; ready when the command returns

@@ -245,7 +245,9 @@ def test_look_ups_that_meet_stale_keys_cause_a_sweep(
     assert opened.indexes.stale == 0
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 20))]
+)
 def test_no_index_that_is_used_lacks_an_entry(
     partition: Partition, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
