@@ -28,6 +28,7 @@ from spark.processes.sizing import (
     sizes,
     warnings,
 )
+from spark.processes.worker_python import use_this_python
 from spark.required import check_spark, spark_values
 
 # spark.archive writes it; it matches only the jars of this environment.
@@ -142,8 +143,6 @@ def start_session(
     runs. ``log`` gets the sizes and warnings. ``temporary``: the folder for Java's temporary files;
     spark-submit's Java runs already, so it does not use it.
     """
-    # Workers of a local master must use this Python, not the first one on the PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # pyspark logs every exception that it raises as JSON. The job logs its errors itself.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     fixed = {}
@@ -157,6 +156,7 @@ def start_session(
         temporary=temporary,
     )  # fmt: skip
     conf.setAll(list(chosen.items()))
+    use_this_python(os.environ, starts_java=is_local(chosen[MASTER]) and not submitted())
     session = SparkSession.Builder().config(conf=conf).getOrCreate()
     keep_classes(session._jvm)
     hadoop = session.sparkContext._jsc.hadoopConfiguration()
