@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 
 from local.kafka.broker import Broker, quiet_admin
 from tests.support.backends import Backend
+from tests.support.background import Background
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.prometheus.scrapes import Scrape, later, targets, when
@@ -109,16 +110,26 @@ def test_a_job_starts_again_and_again(
     source, topic = make_topic(), make_topic(cleanup_policy="compact")
     [backend] = deploy(views_toml(texts={"topic": topic, "pipeline": "starting"})).start()
     of = targets(f"http://127.0.0.1:{backend.port}")
-    admin = quiet_admin(broker.bootstrap_servers)
+    with Heartbeats(broker, source):
+        starting = when(
+            of, lambda found: found.of("queryable_pipeline_running") == [1], 15, "the state"
+        )
+        assert alarms.raised(starting, starting) == {"QueryablePipelineBehind"}
+        alarms.walk("QueryablePipelineBehind", _differing(backend))
 
-    def is_starting(found: Scrape) -> bool:
-        beat = json.dumps({"state": "starting", "at": time.time_ns() // 1_000_000})
-        commit_offsets(admin, "starting", [TopicPartition(source, 0, 0, metadata=beat)])
-        return found.of("queryable_pipeline_running") == [1]
 
-    starting = when(of, is_starting, 15, "the state")
-    assert alarms.raised(starting, starting) == {"QueryablePipelineBehind"}
-    alarms.walk("QueryablePipelineBehind", _differing(backend))
+class Heartbeats(Background):
+    """Those of a job that starts, until the end of the block."""
+
+    def __init__(self, broker: Broker, source: str) -> None:
+        super().__init__("heartbeats")
+        self._admin, self._source = quiet_admin(broker.bootstrap_servers), source
+
+    def _work(self, number: int) -> None:
+        while not self._stop.wait(0.5):
+            beat = json.dumps({"state": "starting", "at": time.time_ns() // 1_000_000})
+            position = TopicPartition(self._source, 0, 0, metadata=beat)
+            commit_offsets(self._admin, "starting", [position])
 
 
 def _differing(backend: Backend) -> dict[str, str]:
