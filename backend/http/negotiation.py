@@ -10,7 +10,9 @@ from model.limits import MAX_ACCEPT_BYTES
 from model.problems import BadRequest, NotAcceptable
 
 NDJSON = b"application/x-ndjson"
-_LINES, _JSON = ("application", "x-ndjson"), ("application", "json")
+ARROW = b"application/vnd.apache.arrow.stream"
+STREAMS = (NDJSON, ARROW)
+_JSON = ("application", "json")
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _RANGE = re.compile(rf"\s*({_TOKEN})/({_TOKEN})\s*((?:;[^,]*)?)", re.ASCII)
@@ -30,15 +32,28 @@ def accept_of(headers: Sequence[Header]) -> bytes:
     return accept
 
 
-def wants_lines(headers: Sequence[Header]) -> bool:
-    """Whether the client names NDJSON in Accept, and prefers it to JSON if it names that, too.
-    Generated clients name all types of the OpenAPI document, and read JSON. Raises
-    BadRequest."""
+def stream_type(headers: Sequence[Header], offered: Sequence[bytes] = STREAMS) -> bytes | None:
+    """The type of stream that the client names in Accept and prefers, also to JSON if it names
+    that, too; None for JSON. Generated clients name all types of the OpenAPI document, and read
+    JSON. Raises BadRequest."""
     accept = accept_of(headers)
-    if _LINES[1].encode() not in accept.lower():
-        return False
+    lowered = accept.lower()
+    if not any(name in lowered for name in offered):
+        return None
     ranges = _ranges(accept.decode("latin-1"))
-    return ranges.get(_LINES, 0.0) > ranges.get(_JSON, 0.0)
+    qualities = {name: ranges.get(_type_of(name), 0.0) for name in offered}
+    best = max(offered, key=qualities.__getitem__)  # the first of several
+    return best if qualities[best] > ranges.get(_JSON, 0.0) else None
+
+
+def wants_lines(headers: Sequence[Header]) -> bool:
+    """Whether the client prefers NDJSON to JSON. Raises BadRequest."""
+    return stream_type(headers, (NDJSON,)) is not None
+
+
+def _type_of(name: bytes) -> tuple[str, str]:
+    first, _, second = name.decode().partition("/")
+    return first, second
 
 
 def chosen(headers: Sequence[Header], offered: Sequence[str]) -> str:

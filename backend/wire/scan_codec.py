@@ -32,9 +32,11 @@ ROWS, RAW, BARE = "rows", "raw", "bare"
 """Rows with JSON items; with record values; with empty items, for a count."""
 ENTRIES = "entries"
 """Everything that is stored, with record values: all versions, and tombstones."""
+COLUMNS = "columns"
+"""The rows of one partition as one item, an Arrow record batch (`backend/queries/arrow`)."""
 ESTIMATE = "estimate"
 """RocksDB's estimate of the number of entries."""
-ROW_KINDS = (ROWS, RAW, BARE, ENTRIES)
+ROW_KINDS = (ROWS, RAW, BARE, ENTRIES, COLUMNS)
 
 
 def _is_reducer(what: str) -> bool:
@@ -111,7 +113,7 @@ class _Question(BaseModel):
             raise ValueError(f"not a question: partitions are distinct, and less than {self.total}")
         if self.what in ROW_KINDS and self.limit < 1:
             raise ValueError(f"not a question: {self.what} has a limit of at least 1")
-        if _is_reducer(self.what) and len(partitions) != 1:
+        if (_is_reducer(self.what) or self.what == COLUMNS) and len(partitions) != 1:
             raise ValueError(f"not a question: {self.what} is of one partition")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
@@ -23,10 +23,13 @@ from urllib3.exceptions import (
 from model.http.answers import TLS
 from model.http.problems import NOT_IN_TIME, connection_problem
 from model.http.timed_connections import READ_TIMEOUT, use_timed_connections
+from model.machine.extras import how_to_install
 from queryable.client.api import ApiMethods
 from queryable.client.methods import SyncRunner
 from queryable.client.protocol.answers import K, V
 from queryable.client.protocol.context import ClientContext
+from queryable.client.protocol.errors import BadUse
+from queryable.client.protocol.parameters import Stale
 from queryable.client.protocol.session_offsets import SessionOffsets
 from queryable.client.protocol.transport import (
     Call,
@@ -45,6 +48,9 @@ from queryable.client.settings import client_settings
 from queryable.client.tls import client_tls, handshake_problem
 from queryable.client.tokens import Token
 from queryable.client.typed_views import TypedView
+
+if TYPE_CHECKING:
+    from queryable.client.arrow.dataset import ViewDataset
 
 T = TypeVar("T")
 
@@ -254,6 +260,30 @@ class Client(ApiMethods, SyncRunner):
         if value is None:
             return self._describe(name)
         return TypedView(self, name, key, value)
+
+    def dataset(
+        self,
+        view: str,
+        *,
+        where: str | None = None,
+        timestamps: bool = False,
+        stale: Stale | None = None,
+        timeout: float | None = None,
+    ) -> ViewDataset:
+        """The view as a pyarrow dataset, which DuckDB, Polars and DataFusion can query as well.
+
+        Each scan is one request for the columns that the reader needs, with its filter as far as
+        it can be a condition. `where`: a condition of all scans. `timestamps`: whether there is a
+        column with the timestamps of records. `timeout` is for each read. Raises BadUse without
+        pyarrow.
+        """
+        try:
+            from queryable.client.arrow.dataset import ViewDataset
+        except ImportError:
+            raise BadUse(f"This requires pyarrow. {how_to_install('frames')}") from None
+        return ViewDataset(
+            self, view, where=where, timestamps=timestamps, stale=stale, timeout=timeout
+        )
 
     def _run(self, call: Call[T]) -> T:
         perform = self._transport.perform

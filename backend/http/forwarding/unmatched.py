@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote_to_bytes
 from backend.cluster.group_state import MAX_OTHERS, VIEW_VERSION, GroupState
 from backend.http.access import Access
 from backend.http.asgi import Scope
-from backend.http.negotiation import wants_lines
+from backend.http.negotiation import stream_type
 from backend.http.paths import Elsewhere
 from backend.http.request import Request
 from backend.http.route_table import OTHER, Match, Route
@@ -137,7 +137,7 @@ def _last(raw_path: bytes) -> bytes:
 def _is_forwarded(problem: Elsewhere, request: Request) -> bool:
     if request.method == "POST":
         return _last(request.raw_path) in _BODIES and not problem.key
-    if request.method not in _READ or wants_lines(request.headers):
+    if request.method not in _READ or stream_type(request.headers) is not None:
         return False
     is_description = request.raw_path.count(b"/") == 2
     return is_description or (bool(problem.key) and problem.rest != _STREAMED)

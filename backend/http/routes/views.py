@@ -10,7 +10,7 @@ import orjson
 
 from backend.http.limits.bodies import require_json
 from backend.http.limits.gates import Gate
-from backend.http.negotiation import NDJSON, wants_lines
+from backend.http.negotiation import ARROW, NDJSON, stream_type
 from backend.http.parameters import (
     batch_parameters,
     page_parameters,
@@ -29,6 +29,7 @@ from backend.http.responses import (
 from backend.http.route_table import Handler
 from backend.http.view_versions import in_version_of_cursor
 from backend.instance.context import QueryContext
+from backend.queries.arrow.loading import can_load
 from backend.queries.batch import Batches
 from backend.queries.filters.by_value import condition_of_value
 from backend.queries.filters.parameters import wants
@@ -41,7 +42,8 @@ from backend.queries.turns import next_turn
 from backend.queries.whole_view.view_query import ViewQuery
 from backend.wire.answer import JSON, Answer, Header
 from backend.wire.scan import Query
-from model.problems import Unauthenticated
+from model.machine.extras import how_to_install
+from model.problems import NotAcceptable, Unauthenticated
 from model.views import View
 
 _MAX_STREAMS = 32
@@ -59,7 +61,7 @@ class ViewRoutes:
         self._context = context
         # streams and pages share a gate: this one keeps places there for pages if clients do not
         # read their streams
-        self._lines = Gate("streams of whole views", _MAX_STREAMS)
+        self._streams = Gate("streams of whole views", _MAX_STREAMS)
         self._scatter_gather = scatter_gather
         self._batches = batches
 
@@ -73,9 +75,16 @@ class ViewRoutes:
         return await self._page(request, SESSIONS)
 
     async def _page(self, request: Request, resource: str) -> Answer | None:
-        if request.method != "HEAD" and wants_lines(request.headers):
-            with self._measured(request.routed_view, "stream"), self._lines:
-                await self._stream(request, resource)
+        streamed = None if request.method == "HEAD" else stream_type(request.headers)
+        if streamed is not None:
+            with self._measured(request.routed_view, "stream"), self._streams:
+                view, page = self._parse(request, resource, stream=True)
+                if page.explain:
+                    return await self._explained(view, page.query, page.partition)
+                if streamed == ARROW:
+                    await self._stream_columns(request, view, page)
+                else:
+                    await self._stream(request, view, page)
             return None
         with self._measured(request.routed_view, "page"):
             view, page = self._parse(request, resource)
@@ -99,7 +108,8 @@ class ViewRoutes:
     async def _explained(self, view: View, query: Query, partition: int | None = None) -> Answer:
         """How the query finds its entries."""
         freshness = Freshness()
-        entries = await self._scatter_gather.estimate(view, query, freshness)
+        only = None if partition is None else [partition]
+        entries = await self._scatter_gather.estimate(view, query, freshness, only)
         document = {
             "plan": plan_text(query, freshness),
             "partitions": self._scatter_gather.total(view) if partition is None else 1,
@@ -125,17 +135,43 @@ class ViewRoutes:
             ),
         )
 
-    async def _stream(self, request: Request, resource: str) -> None:
+    async def _stream(self, request: Request, view: View, page: Page) -> None:
         """Streams the items, one a line. An error before the first byte is answered as for a page.
         A later error ends the stream early: see `end_early`."""
         freshness = Freshness()
-        view, page = self._parse(request, resource, stream=True)
         steps = stream_page(self._scatter_gather, view, page, freshness)
         try:
             await self._send_lines(request, steps, freshness, page.query)
         finally:
             if request.was_started:
                 self._note_plans(view, page.query, freshness)
+
+    async def _stream_columns(self, request: Request, view: View, page: Page) -> None:
+        """Streams record batches. Errors: as `_stream`."""
+        if not await can_load():
+            raise NotAcceptable(
+                "not-acceptable",
+                f"This instance has no pyarrow, which Arrow streams need. "
+                f"{how_to_install('frames')}",
+            )
+        from backend.queries.arrow.stream import ColumnStream
+
+        stream = ColumnStream(self._scatter_gather, view, page)
+        await stream.begin()
+        headers = self._headers(view, stream.freshness, ARROW)
+        headers.append(plan_header(page.query, stream.freshness))
+
+        async def send(message: bytes) -> None:
+            if not request.is_admitted():
+                raise Unauthenticated("The token has expired or was revoked.")
+            await request.send({"type": "http.response.body", "body": message, "more_body": True})
+
+        try:
+            await request.send({"type": "http.response.start", "status": 200, "headers": headers})
+            await stream.send(send)
+            await request.send({"type": "http.response.body", "body": b""})
+        finally:
+            self._note_plans(view, page.query, stream.freshness)
 
     async def _send_lines(
         self,

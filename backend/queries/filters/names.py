@@ -68,12 +68,13 @@ def _place_of(view: View, path: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         return KEY, tuple(rest)
     if path == (TIMESTAMP_NAME,):
         return TIME_OF_RECORD, ()
-    if first in _times(view) and not rest:
+    if first in times_of(view) and not rest:
         return first, ()
     return ROW, tuple(rest) if first == "value" else path
 
 
-def _times(view: View) -> tuple[str, ...]:
+def times_of(view: View) -> tuple[str, ...]:
+    """The names of the times of a window or session; none for other entries."""
     return (START, END) if view.kind.resource in ("windows", "sessions") else ()
 
 
@@ -94,7 +95,7 @@ class Names(Mapping[str, Expression]):
             KEY: view.key_codec.quotes_numbers,
         }
         self._types = {field.path: field.type.or_null() for field in view.fields}
-        self._times = _times(view)
+        self._times = times_of(view)
 
     def __getitem__(self, name: str) -> Expression:
         path = path_of(name)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance.context import QueryContext
+from backend.queries.arrow.loading import can_load
 from backend.queries.filters.condition import Condition, condition_of
 from backend.queries.filters.index_plan import IndexPlan, index_plan
 from backend.queries.filters.plan import KEY_PLAN, plan_of
@@ -29,7 +30,15 @@ from backend.queries.scans.reducer import NewReducer, Reducer
 from backend.queries.scans.scan_budget import ScanBudget
 from backend.queries.turns import next_turn
 from backend.wire.scan import Query, ScanResponse
-from backend.wire.scan_codec import BARE, ENTRIES, ESTIMATE, ROW_KINDS, ROWS, ScanRequest
+from backend.wire.scan_codec import (
+    BARE,
+    COLUMNS,
+    ENTRIES,
+    ESTIMATE,
+    ROW_KINDS,
+    ROWS,
+    ScanRequest,
+)
 from model.machine.clock import boot_time
 from model.problems import StoreClosedError, StoreError
 from model.records import ENTRY_HEAD_SIZE, is_tombstone, is_unreadable
@@ -82,6 +91,8 @@ class PartitionScans:
             response = self._state(view, store_partitions)
             try:
                 await self._fill(response, view, request, store_partitions, after)
+                if request.what == COLUMNS:
+                    await _as_columns(response, view, request)
                 for p in store_partitions:
                     self._check(p)
                     if p.metadata.unreadable_values and not knows_unreadable:
@@ -352,6 +363,22 @@ class PartitionScans:
                 self._check(run.store_partition)
         await reducer.fill(response)
         response.reached = None if run.ended else run.reached
+
+
+async def _as_columns(response: ScanResponse, view: View, request: ScanRequest) -> None:
+    """One row with a part of an Arrow stream, instead of all rows."""
+    if not response.rows or response.mispartitioned:
+        return  # the sender asks again for rows, of which it finds the newest
+    if not await can_load():
+        raise MalformedArguments("a scan for Arrow, which this instance does not have")
+    from backend.queries.arrow.batches import columns_for, part_of
+
+    try:
+        columns = columns_for(view, request.query.select, request.arguments)
+    except ValueError as e:
+        raise MalformedArguments(str(e)) from None
+    part = await part_of(columns, response.rows)
+    response.rows = [(b"", bytes(ENTRY_HEAD_SIZE), part)]
 
 
 def _index_plan(view: View, request: ScanRequest, condition: Condition | None) -> IndexPlan | None:

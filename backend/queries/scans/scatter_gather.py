@@ -176,11 +176,14 @@ class ScatterGather:
             raise unavailable(request.view, missing)
         return answers
 
-    async def estimate(self, view: View, query: Query, freshness: Freshness) -> int:
-        """RocksDB's estimate of the number of entries in all partitions. Raises Unavailable."""
+    async def estimate(
+        self, view: View, query: Query, freshness: Freshness, only: Sequence[int] | None = None
+    ) -> int:
+        """RocksDB's estimate of the number of entries in all partitions, or in those of `only`.
+        Raises Unavailable."""
         request = self.request(view, ESTIMATE, query)
         count = 0
-        for _, response in await self.ask(request, list(range(request.total))):
+        for _, response in await self.ask(request, list(only or range(request.total))):
             freshness.note(response)
             count += response.counted
         return count
@@ -366,9 +369,14 @@ class ScatterGather:
         return await partials_of(self.ask, request, freshness.note, limit)
 
     async def walk(
-        self, request: ScanRequest, budget: float, take: Callable[[ScanResponse], Awaitable[None]]
+        self,
+        request: ScanRequest,
+        budget: float,
+        take: Callable[[ScanResponse], Awaitable[None]],
+        only: Sequence[int] | None = None,
     ) -> None:
-        """Give `take` the responses of each partition, slice by slice, in any order.
+        """Give `take` the responses of each partition, or of those in `only`, slice by slice, in
+        any order.
 
         All owners are asked at the same time, but each for one partition at a time: two would not
         be faster there, and point reads would wait longer. Unavailable, also if it takes more than
@@ -389,9 +397,8 @@ class ScatterGather:
                     if after is None:
                         return
 
-        partitions = self.partitions_of(
-            self._context.views[request.view], request.query, request.total
-        )
+        view = self._context.views[request.view]
+        partitions = only or self.partitions_of(view, request.query, request.total)
         await _all(whole(partition) for partition in partitions)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.http.negotiation import chosen, wants_lines
+from backend.http.negotiation import ARROW, NDJSON, chosen, stream_type, wants_lines
 from backend.http.router import Router
 from backend.queries.routing import ReadOptions
 from backend.storage.data_directory import DataDirectory
@@ -53,6 +53,23 @@ def folder(tmp_path: Path) -> Iterator[DataDirectory]:
 )
 def test_lines_are_a_choice_of_the_client(accept: str, lines: bool) -> None:
     assert wants_lines([(b"accept", accept.encode())]) is lines
+
+
+@pytest.mark.parametrize(
+    ("accept", "streamed"),
+    [
+        ("application/vnd.apache.arrow.stream", ARROW),
+        ("Application/Vnd.Apache.Arrow.Stream, */*;q=0.1", ARROW),
+        ("application/x-ndjson;q=0.4, application/vnd.apache.arrow.stream;q=0.5", ARROW),
+        ("application/x-ndjson, application/vnd.apache.arrow.stream", NDJSON),
+        # of a generated client, which names all types of the document
+        ("application/json, application/x-ndjson, application/vnd.apache.arrow.stream", None),
+        ("application/vnd.apache.arrow.file", None),
+        ("application/vnd.apache.arrow.stream;q=0", None),
+    ],
+)
+def test_the_type_of_a_stream(accept: str, streamed: bytes | None) -> None:
+    assert stream_type([(b"accept", accept.encode())]) == streamed
 
 
 @pytest.mark.parametrize(

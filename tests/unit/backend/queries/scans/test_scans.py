@@ -378,7 +378,7 @@ def test_garbage_from_another_instance(orders: World, body: bytes) -> None:
 
 def test_streams_that_nobody_reads_leave_places_for_pages(orders: World) -> None:
     orders.put_all(numbered(50))
-    lines = orders.routers["b1"]._views._lines
+    lines = orders.routers["b1"]._views._streams
     with ExitStack() as others:
         for _ in range(lines.limit):
             others.enter_context(lines)

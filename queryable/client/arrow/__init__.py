@@ -1,0 +1,1 @@
+"""Views as Arrow datasets: `pip install '.[frames]'` in a checkout."""
