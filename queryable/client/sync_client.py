@@ -51,6 +51,7 @@ from queryable.client.typed_views import TypedView
 
 if TYPE_CHECKING:
     from queryable.client.arrow.dataset import ViewDataset
+    from queryable.client.arrow.local_sql import LocalRows
 
 T = TypeVar("T")
 
@@ -284,6 +285,29 @@ class Client(ApiMethods, SyncRunner):
         return ViewDataset(
             self, view, where=where, timestamps=timestamps, stale=stale, timeout=timeout
         )
+
+    def local_sql(
+        self,
+        statement: str,
+        *parameters: Any,
+        stale: Stale | None = None,
+        timeout: float | None = None,
+    ) -> LocalRows:
+        """The rows of an SQL statement whose tables are views, run by DuckDB in this process.
+
+        It may join views, and do everything that DuckDB can. Each view is read once for each time
+        that the statement names it: the columns and the conditions that DuckDB asks for are sent.
+        For a statement about one view, `sql` lets the instances compute groups. `parameters`: the
+        values of `?`, in order. `timeout` is for each read. Raises BadUse without duckdb and
+        pyarrow.
+        """
+        try:
+            from queryable.client.arrow.local_sql import local_sql
+        except ImportError as e:
+            raise BadUse(
+                f"This requires {e.name}. {how_to_install('frames')}, and: pip install duckdb"
+            ) from None
+        return local_sql(self, statement, parameters, stale, timeout)
 
     def _run(self, call: Call[T]) -> T:
         perform = self._transport.perform

@@ -30,7 +30,7 @@ _WORDS = frozenset(
 _INSTEAD = {
     "distinct": "write group by with the same fields",
     "having": "compare the groups in your program",
-    "join": "a statement has one view: derive a view that joins both",
+    "join": "a statement has one view: derive one of both or use queryable sql --local",
     "union": "send two statements",
     "offset": "read the next page with the cursor in next",
     "fetch": "write limit 10",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from queryable.client.arrow.conditions import condition_of
 from queryable.client.methods import SyncRunner
 from queryable.client.protocol.answers import Source
 from queryable.client.protocol.calls.columns import close_columns, open_columns, read_columns
-from queryable.client.protocol.errors import BadUse, NoAnswer
+from queryable.client.protocol.errors import BadUse, NoAnswer, QueryableError
 from queryable.client.protocol.parameters import Stale
 
 _NAME, _JSON = b"queryable.name", b"queryable.json"
@@ -48,7 +48,8 @@ class Scan:
 
 
 class ViewDataset(ds.Dataset):  # type: ignore[misc]
-    """The rows of a view. `last_scan`: of the scan that was opened last."""
+    """The rows of a view. `last_scan`: of the scan that was opened last. `on_scan` is called with
+    each scan when it is opened, and `on_error` with an error that another program gets."""
 
     def __init__(
         self,
@@ -59,10 +60,13 @@ class ViewDataset(ds.Dataset):  # type: ignore[misc]
         timestamps: bool = False,
         stale: Stale | None = None,
         timeout: float | None = None,
+        on_scan: Callable[[Scan], None] = lambda _: None,
+        on_error: Callable[[QueryableError], None] = lambda _: None,
     ) -> None:
         # the base class has nothing to initialise in a class of Python's, and refuses to try
         self._client, self._view, self._where = client, view, where
         self._more: dict[str, Any] = {"timestamps": timestamps, "stale": stale, "timeout": timeout}
+        self._on_scan, self._on_error = on_scan, on_error
         self.last_scan: Scan | None = None
         reader, body = self._open(None, where, limit=1)
         body.close()
@@ -105,6 +109,8 @@ class ViewDataset(ds.Dataset):  # type: ignore[misc]
             names = [name for name in self._schema.names if name in used]
         select = None if names is None else self._selected(names)
         reader, body = self._open(select, where)
+        self.last_scan = body.scan
+        self._on_scan(body.scan)
         batches = self._batches(reader, body)
         return ds.Scanner.from_batches(
             batches, schema=reader.schema, columns=columns, filter=filter
@@ -120,7 +126,6 @@ class ViewDataset(ds.Dataset):  # type: ignore[misc]
         self, select: Sequence[str] | None, where: str | None, limit: int | None = None
     ) -> tuple[pa.RecordBatchStreamReader, _Body]:
         body = _Body(self._client, self._view, where, select or (), limit, self._more)
-        self.last_scan = body.scan
         try:
             return pa.ipc.open_stream(io.BufferedReader(body, 1 << 16)), body
         except pa.ArrowInvalid as e:
@@ -147,6 +152,9 @@ class ViewDataset(ds.Dataset):  # type: ignore[misc]
                 yield batch
             if scan.positions is None:
                 raise NoAnswer(f"The stream of {self._view} ends before its end. Read it again.")
+        except QueryableError as e:
+            self._on_error(e)
+            raise
         finally:
             body.close()
         if scan.unreadable:

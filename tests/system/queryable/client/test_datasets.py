@@ -116,6 +116,50 @@ def test_duckdb_joins_live_views(client: Client) -> None:
     assert read == sum(count for _, count, _ in expected)
 
 
+def test_a_statement_about_several_views(client: Client) -> None:
+    found = client.local_sql(
+        "select a.city, count(*) n, min(f.delay) least from flights f left join airports a "
+        "on f.dest = a.key where f.delay > ? group by all order by 1 nulls last", 75,
+    )  # fmt: skip
+    late = [row for row in rows() if row["delay"] > 75]
+    expected = []
+    for dest, city in (("ATL", "Atlanta"), ("LAX", "L.A."), ("JFK", "New York"), (None, None)):
+        delays = [row["delay"] for row in late if row["dest"] == dest]
+        if delays:
+            expected.append({"city": city, "n": len(delays), "least": min(delays)})
+    assert found.to_list() == expected
+    assert len(found) == len(expected) == found.to_arrow().num_rows == len(found.to_pandas())
+    assert found.to_polars()["n"].to_list() == [row["n"] for row in expected]
+    assert {view: [scan.rows for scan in scans] for view, scans in found.scans.items()} == {
+        "flights": [len(late)], "airports": [3],
+    }  # fmt: skip
+    with_itself = client.local_sql("select count(*) n from words a join words b on a.key < b.key")
+    assert with_itself.to_list() == [{"n": 1}]
+    assert len(with_itself.scans["words"]) == 2
+    found = client.local_sql("select key, 'é?' \"?\" from words where key=? and 'é'<>?", "b", "x")
+    assert found.to_list() == [{"key": "b", "?": "é?"}]
+    [scan] = client.local_sql("select unreadable from broken").scans["broken"]
+    assert scan.unreadable == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("select * from nosuch", "nosuch"),
+        ("select * from latest-departure", '"latest-departure"'),
+        ("selec 1", "syntax error"),
+        ("select 1; select 2", "one select"),
+        ("create table x (a int)", "one select"),
+        ("select * from read_csv('x.csv')", "disabled by configuration"),
+        ("select nosuch from words", "nosuch"),
+        ("select * from words where key = ?", "parameter"),
+    ],
+)
+def test_statements_that_are_refused(client: Client, statement: str, why: str) -> None:
+    with pytest.raises(BadUse, match=why):
+        client.local_sql(statement)
+
+
 def test_polars(client: Client) -> None:
     dataset = client.dataset("flights")
     frame = (
@@ -158,6 +202,9 @@ def test_a_backend_that_is_killed(deploy: Deploy, make_topic: MakeTopic, writer:
         read = next(batches).num_rows
         for backend in backends:
             backend.kill()
+        with pytest.raises(QueryableError) as of_the_view:
+            client.local_sql("select count(*) from big", timeout=2)
+        assert not isinstance(of_the_view.value, BadUse)
         with pytest.raises(QueryableError):
             read += sum(batch.num_rows for batch in batches)
         assert read < len(big)
