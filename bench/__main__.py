@@ -23,6 +23,7 @@ from bench.plan import FULL, QUICK
 from bench.report import Report
 from bench.rows import (
     catching_up,
+    columns,
     group,
     indexes,
     instances,
@@ -52,6 +53,7 @@ _GROUPS: dict[str, Group] = {
     "filters": indexes.filters,
     "indexes": indexes.look_ups,
     "statements": statements.statements,
+    "columns": columns.columns,
     "ingest-indexed": indexes.ingest,
     "topology": topology.topology,
     "group": group.group,

@@ -28,11 +28,13 @@ QUANTITIES = {
     "seconds": ("time", "s"),
     "disk_mb": ("disk", "MB"),
     "percent": ("CPU", "% of a core"),
+    "bytes": ("size", "B"),
 }
 """What is compared: its name and its unit. `rps`: requests (or records, keys, entries) per second;
 `cpu_us`: CPU time of one of them (user + system, all threads and processes of the servers);
 `rss_mb`: the servers' resident memory in MB (10⁶), shared pages once; for ingest, references and
-streams the peak of the largest process; `disk_mb`: compacted files in MB."""
+streams the peak of the largest process; `disk_mb`: compacted files in MB;
+`bytes`: of the answer, for each of its rows."""
 
 COLUMNS = {
     "rps": "/s", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p99_9_ms": "p99.9 ms", "cpu_us": "CPU µs",

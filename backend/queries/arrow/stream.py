@@ -9,18 +9,20 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
 
-from backend.queries.arrow.batches import arguments_for, part_of
+from backend.queries.arrow.batches import arguments_for
 from backend.queries.arrow.columns import columns_of
-from backend.queries.arrow.messages import end_messages, message_in, schema_message
+from backend.queries.arrow.messages import batch_part, end_messages, message_in, schema_message
 from backend.queries.page import Page, check_partition
 from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.scatter_gather import ScatterGather, StopWalk
+from backend.queries.turns import in_steps
 from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import COLUMNS, RAW
 from model.problems import BadRequest, Unavailable
 from model.views import View
 
 _BATCH_ROWS = 5_000  # serialising more would take longer than a step of a query may
+_PIECE = 1_000  # rows
 
 Send = Callable[[bytes], Awaitable[None]]
 
@@ -92,9 +94,11 @@ class ColumnStream:
             async with aclosing(rows):
                 async for step, _ in rows:
                     self._check()
-                    if step:
-                        part = await part_of(self._columns, step)
-                        await self._send_part(part, send)
+                    async for piece in in_steps(step, _PIECE):
+                        batch = self._columns.batch(
+                            [(key, head + item) for key, head, item in piece]
+                        )
+                        await self._send_part(batch_part(batch), send)
 
     def _note(self, response: ScanResponse) -> None:
         self.freshness.note(response)

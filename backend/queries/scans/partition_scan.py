@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance.context import QueryContext
@@ -45,6 +45,9 @@ from model.records import ENTRY_HEAD_SIZE, is_tombstone, is_unreadable
 from model.rows.row_view import Pair, Render
 from model.rows.unreadable import item_of, split
 from model.views import View
+
+if TYPE_CHECKING:
+    from backend.queries.arrow.batches import Batches
 
 PAGE_BYTES = 2 << 20  # a response ends with the row that exceeds it
 
@@ -91,8 +94,6 @@ class PartitionScans:
             response = self._state(view, store_partitions)
             try:
                 await self._fill(response, view, request, store_partitions, after)
-                if request.what == COLUMNS:
-                    await _as_columns(response, view, request)
                 for p in store_partitions:
                     self._check(p)
                     if p.metadata.unreadable_values and not knows_unreadable:
@@ -172,8 +173,9 @@ class PartitionScans:
             await self._estimate(response, view, request, store_partitions)
             return
         reducer = self._reducer(view, request) if request.is_reduced else None
-        if low >= high:
-            return
+        batches = await _batches(view, request) if request.what == COLUMNS else None
+        if low >= high or (batches is not None and response.mispartitioned):
+            return  # instead of columns, the sender asks for rows, of which it finds the newest
         # the sender compares tombstones with the entries of other partitions
         with_deletes = request.what == ENTRIES or (reducer is None and response.mispartitioned)
         condition = self._condition(view, request.query)
@@ -207,7 +209,10 @@ class PartitionScans:
             condition = None  # runs have compared the entries
         budget = ScanBudget(request.query.max_examined)
         try:
-            if reducer is None:
+            if batches is not None:
+                [only_run] = runs
+                await self._columns(response, batches, only_run, budget, condition)
+            elif reducer is None:
                 await self._rows(response, view, request, runs, budget, condition, stored_keys)
             else:
                 [only_run] = runs
@@ -341,6 +346,30 @@ class PartitionScans:
             if frontier is None or is_full or budget.is_spent():
                 return
 
+    async def _columns(
+        self,
+        response: ScanResponse,
+        batches: Batches,
+        run: PartitionRun,
+        budget: ScanBudget,
+        condition: Condition | None,
+    ) -> None:
+        """One row with a part of an Arrow stream."""
+        size = 0
+        while not run.ended and (run.reached is None or not budget.is_spent()):
+            pairs = run.read(min(budget.chunk, batches.room))
+            size += run.got_bytes
+            batches.add(pairs if condition is None else condition.kept(pairs))
+            if budget.count_chunk(run):
+                await next_turn()
+                budget.begin_step()
+                self._check(run.store_partition)
+            if not batches.room or size >= PAGE_BYTES:
+                break
+        response.reached = None if run.ended else run.reached
+        if batches.rows:
+            response.rows = [(b"", bytes(ENTRY_HEAD_SIZE), batches.part())]
+
     async def _reduce(
         self,
         response: ScanResponse,
@@ -365,20 +394,16 @@ class PartitionScans:
         response.reached = None if run.ended else run.reached
 
 
-async def _as_columns(response: ScanResponse, view: View, request: ScanRequest) -> None:
-    """One row with a part of an Arrow stream, instead of all rows."""
-    if not response.rows or response.mispartitioned:
-        return  # the sender asks again for rows, of which it finds the newest
+async def _batches(view: View, request: ScanRequest) -> Batches:
+    """Raises MalformedArguments if this instance has not the columns that the sender expects."""
     if not await can_load():
         raise MalformedArguments("a scan for Arrow, which this instance does not have")
-    from backend.queries.arrow.batches import columns_for, part_of
+    from backend.queries.arrow.batches import Batches
 
     try:
-        columns = columns_for(view, request.query.select, request.arguments)
+        return Batches(view, request.query.select, request.arguments, request.limit)
     except ValueError as e:
         raise MalformedArguments(str(e)) from None
-    part = await part_of(columns, response.rows)
-    response.rows = [(b"", bytes(ENTRY_HEAD_SIZE), part)]
 
 
 def _index_plan(view: View, request: ScanRequest, condition: Condition | None) -> IndexPlan | None:

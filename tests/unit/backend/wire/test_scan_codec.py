@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from backend.wire.scan import ALLOW, NEVER, Query, ScanResponse
 from backend.wire.scan_codec import (
+    COLUMNS,
     ESTIMATE,
     MAX_ROWS,
     ROW_KINDS,
@@ -44,10 +45,11 @@ arguments = st.dictionaries(
 
 @st.composite
 def requests(draw: st.DrawFn) -> tuple[ScanRequest, list[int], bytes | None]:
-    """Valid requests, with partitions and `after`. Counts and rankings are of one partition."""
+    """Valid requests, with partitions and `after`. Counts, rankings and columns are of one
+    partition."""
     total = draw(st.integers(1, 99))
     what = draw(st.sampled_from((*ROW_KINDS, ESTIMATE, "count", "top")))
-    most = 1 if what in ("count", "top") else 9
+    most = 1 if what in ("count", "top", COLUMNS) else 9
     partitions = st.lists(st.integers(0, total - 1), min_size=1, max_size=most, unique=True)
     limit = draw(st.integers(int(what in ROW_KINDS), MAX_ROWS))
     of = draw(texts), draw(texts), total, what, draw(queries), limit
