@@ -21,6 +21,7 @@ from tests.support.reference.tables import (
 )
 
 NDJSON = "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
 BYTES = "application/octet-stream"
 RESOURCE = {
     "key-value": "keys", "global": "keys", "versioned": "keys",

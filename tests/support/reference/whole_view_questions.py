@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from random import Random
+from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
+import pyarrow.ipc
+
+from model.times import EPOCH
 from model.views import View
 from tests.support.reference import aggregates
 from tests.support.reference.key_questions import as_of, batch, history, point
 from tests.support.reference.questions import (
+    ARROW,
     BY,
     HISTORY,
     NDJSON,
@@ -29,10 +38,12 @@ from tests.support.reference.questions import (
     text_of,
 )
 from tests.support.reference.tables import (
+    Item,
     Listing,
     Place,
     Table,
     assert_in_order,
+    base64url,
     behind,
 )
 
@@ -206,6 +217,67 @@ def stream(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Questio
     return Question("stream", target, judge, headers={"accept": NDJSON}, stale=stale)
 
 
+def columns(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Question:
+    """All items as an Arrow stream, or some of them, in any order."""
+    listed = Listed.whole(dice, view, keys, now)
+    limit = dice.choice((None, None, 1, 3))
+
+    def judge(table: Table, answer: Answer) -> None:
+        assert_same(answer.status, 200)
+        found = Counter(map(_comparable, items_of_columns(answer.body, view)))
+        listing = [item for _, item in listed.listing(table)]
+        expected = Counter(_comparable({**item, **_REPORT} if "unreadable" in item else item)
+                           for item in listing)  # fmt: skip
+        if limit is None:
+            assert_same(found, expected)
+        assert_same(found - expected, Counter())
+        assert_same(found.total(), min(len(listing), limit or len(listing)))
+
+    stale = any_stale(dice)
+    queries = [query for query in listed.queries if query != "order=desc"]
+    limited = f"limit={limit}" if limit else ""
+    target = target_of(listed.path, *queries, limited, stale_query(stale))
+    return Question("columns", target, judge, headers={"accept": ARROW}, stale=stale)
+
+
+_REPORT = {"unreadable": True}
+
+
+def _comparable(item: Item) -> str:
+    return json.dumps(item, sort_keys=True)
+
+
+def items_of_columns(body: bytes, view: View) -> list[Item]:
+    """The rows of a complete stream as the items of a page; what cannot be read is `_REPORT`."""
+    reader = pa.ipc.open_stream(body)
+    items: list[Item] = []
+    while True:
+        batch, metadata = reader.read_next_batch_with_custom_metadata()
+        if metadata is not None:
+            assert_same(json.loads(metadata[b"queryable.end"])["rows"], len(items))
+            return items
+        for row in batch.to_pylist():
+            reason = row.pop("unreadable")
+            value = _json_of(row.pop("value", None), view.value)
+            last = {"value": value} if reason is None else _REPORT
+            times = {name: _ms_of(part) for name, part in row.items() if name != "key"}
+            items.append({"key": _json_of(row["key"], view.key), **times, **last})
+
+
+def _ms_of(part: datetime | int | None) -> int | None:
+    return (part - EPOCH) // timedelta(milliseconds=1) if isinstance(part, datetime) else part
+
+
+def _json_of(part: Any, format_name: str) -> Any:
+    """A key or value in JSON."""
+    if isinstance(part, bytes):
+        return base64url(part)
+    if isinstance(part, float) and not math.isfinite(part):
+        return "NaN" if math.isnan(part) else "Infinity" if part > 0 else "-Infinity"
+    is_document = isinstance(part, str) and format_name in ("json", "avro", "protobuf")
+    return json.loads(part) if is_document else part
+
+
 class Walk:
     """A listing page by page, while other events happen between the pages.
 
@@ -265,6 +337,7 @@ def any_question(dice: Random, view: View, keys: Sequence[bytes], now: int) -> Q
         lambda: count(dice, view),
         lambda: aggregate(dice, view, now),
         lambda: stream(dice, view, keys, now),
+        lambda: columns(dice, view, keys, now),
     ]
     if view.store in ("key-value", "global", "versioned"):
         kinds += [
