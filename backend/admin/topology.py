@@ -281,9 +281,12 @@ def _view(
         _placement(partition, ids["active"], ids["standby"], name, reported)
         for partition, ids in enumerate(holders)
     ]
+    declared = context.views.get(name)
+    meaning = "" if declared is None else declared.meaning
     return {
         **description,
         "name": name,
+        **({"description": meaning} if meaning else {}),
         **_version(context, name),
         "replicas": context.group.replica_target(name),
         **pipeline_document(context, name),

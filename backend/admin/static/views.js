@@ -36,7 +36,8 @@ export function mark(view, partition) {
 function newView(view) {
   const section = el("section", { "class": "view card", "aria-label": `View ${view.name}` },
     el("div", { class: "heading" },
-      el("div", {}, el("h3", {}, collapseButton(view.name)), el("p", { class: "meta" })),
+      el("div", {}, el("h3", {}, collapseButton(view.name)),
+        el("p", { class: "description" }), el("p", { class: "meta" })),
       el("p", { class: "sum" })),
     el("div", { class: "partitions", role: "group", "aria-label": `Partitions of ${view.name}` }),
     el("dl", { class: "facts pointed" }),
@@ -68,6 +69,7 @@ function showView(section, view) {
   section.view = view;
   const { placement } = view;
   const path = view.path ? `${view.path}/{key}` : `/views/${view.name}/keys/{key}`;
+  setText(section.querySelector(".description"), view.description ?? "");
   setText(section.querySelector(".meta"),
     `topic ${view.topic} · ${path} · ${view.key} → ${view.value} · ${view.partitioner}`);
   setText(section.querySelector(".sum"), summary(placement, view.replicas));

@@ -53,7 +53,7 @@ def backends(
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     commit_offsets(admin, job, commits)
     views = views_toml(
-        things={"topic": things},
+        things={"topic": things, "description": "Things that are <b>found</b>."},
         numbers={"topic": numbers, "key": "int64", "value": "int64", "pipeline": job},
     )
     folder = tmp_path_factory.mktemp("admin")
@@ -84,6 +84,7 @@ def test_the_grid_shows_every_partition_with_its_owner(
         assert sorted(grid) == list(range(count))
         assert {tile["state"] for tile in grid.values()} == {"answerable"}
         assert {tile["how"] for tile in grid.values()} == {"lag 0"}
+    assert page.text("[aria-label='View things'] .description") == "Things that are <b>found</b>."
     grid = page.grid("things")
     assert len({(tile["owner"], tile["colour"]) for tile in grid.values()}) == 2
     assert len({tile["colour"] for tile in grid.values()}) == 2
