@@ -27,6 +27,8 @@ from queryable.client.protocol.parameters import Stale
 _NAME, _JSON = b"queryable.name", b"queryable.json"
 _END = b"queryable.end"
 _UNREADABLE = "unreadable"
+_OF_ENTRIES = frozenset({"key", "start", "end", "sequence", "record_timestamp"})
+"""Columns that are there without `select`."""
 
 
 class UnreadableRows(UserWarning):
@@ -68,7 +70,7 @@ class ViewDataset(ds.Dataset):  # type: ignore[misc]
         self._more: dict[str, Any] = {"timestamps": timestamps, "stale": stale, "timeout": timeout}
         self._on_scan, self._on_error = on_scan, on_error
         self.last_scan: Scan | None = None
-        reader, body = self._open(None, where, limit=1)
+        reader, body = self._open(None, None, is_probe=True)
         body.close()
         self._schema: pa.Schema = reader.schema
         self._names = {
@@ -100,15 +102,11 @@ class ViewDataset(ds.Dataset):  # type: ignore[misc]
     ) -> ds.Scanner:
         """As of the base class. Other options are ignored. All batches are filtered here, even if
         the view was asked with a condition."""
-        where, names = self._where, None
+        where = self._where
         sent = None if filter is None else condition_of(filter, self._compared)
         if sent is not None:
             where = sent if where is None else f"({where}) and {sent}"
-        if (filter is None or sent is not None) and not isinstance(columns, Mapping | None):
-            used = {*columns, *(() if filter is None else _columns_in(filter, self._schema))}
-            names = [name for name in self._schema.names if name in used]
-        select = None if names is None else self._selected(names)
-        reader, body = self._open(select, where)
+        reader, body = self._open(self._selected(columns, filter), where)
         self.last_scan = body.scan
         self._on_scan(body.scan)
         batches = self._batches(reader, body)
@@ -116,16 +114,27 @@ class ViewDataset(ds.Dataset):  # type: ignore[misc]
             batches, schema=reader.schema, columns=columns, filter=filter
         )
 
-    def _selected(self, names: Sequence[str]) -> list[str] | None:
-        """`select` for these columns; None for all fields."""
-        fields = [name for name in self._schema.names if name in self._names and _is_field(name)]
-        wanted = [self._names[name][0] for name in names if name in fields]
-        return wanted or [self._names[name][0] for name in fields[:1]] or None
+    def _selected(
+        self,
+        columns: Sequence[str] | Mapping[str, pc.Expression] | None,
+        filter: pc.Expression | None,
+    ) -> list[str] | None:
+        """`select` for the columns and the filter of a scan; None for all fields."""
+        if columns is None:
+            return None
+        computed = columns.values() if isinstance(columns, Mapping) else ()
+        # an expression has the names of its columns in its text
+        texts = [str(part) for part in (*computed, *(() if filter is None else (filter,)))]
+        fields = [name for name in self._names if name not in _OF_ENTRIES]
+        named = set(() if isinstance(columns, Mapping) else columns)
+        used = [name for name in fields if name in named or any(name in text for text in texts)]
+        # at least one: without `select`, there are all
+        return [self._names[name][0] for name in used or fields[:1]] or None
 
     def _open(
-        self, select: Sequence[str] | None, where: str | None, limit: int | None = None
+        self, select: Sequence[str] | None, where: str | None, is_probe: bool = False
     ) -> tuple[pa.RecordBatchStreamReader, _Body]:
-        body = _Body(self._client, self._view, where, select or (), limit, self._more)
+        body = _Body(self._client, self._view, where, select or (), is_probe, self._more)
         try:
             return pa.ipc.open_stream(io.BufferedReader(body, 1 << 16)), body
         except pa.ArrowInvalid as e:
@@ -175,12 +184,14 @@ class _Body(io.RawIOBase):
         view: str,
         where: str | None,
         select: Sequence[str],
-        limit: int | None,
+        is_probe: bool,
         more: Mapping[str, Any],
     ) -> None:
         super().__init__()
         self._client = client
-        call = open_columns(client._context, view, where=where, select=select, limit=limit, **more)
+        call = open_columns(
+            client._context, view, where=where, select=select, is_probe=is_probe, **more
+        )
         self._stream, source = client._run(call)
         self.scan = Scan(where, source)
         self._left = memoryview(b"")
@@ -202,13 +213,3 @@ class _Body(io.RawIOBase):
         if not self.closed:
             self._client._run(close_columns(self._stream))
         super().close()
-
-
-def _is_field(name: str) -> bool:
-    return name not in ("key", "start", "end", "sequence", "record_timestamp")
-
-
-def _columns_in(filter: pc.Expression, schema: pa.Schema) -> list[str]:
-    """The columns whose names are in the text of a filter: those that it uses, at least."""
-    text = str(filter)
-    return [name for name in schema.names if name in text]

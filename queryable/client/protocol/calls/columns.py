@@ -22,17 +22,19 @@ def open_columns(
     where: str | None = None,
     select: Fields = (),
     timestamps: bool = False,
-    limit: int | None = None,
+    is_probe: bool = False,
     stale: Stale | None = None,
     timeout: float | None = None,
 ) -> Call[tuple[Any, Source]]:
-    """A stream for `read_columns`, which must be closed, and what its headers say."""
+    """A stream for `read_columns`, which must be closed, and what its headers say. `is_probe`: only
+    the schema is wanted, for which one key is asked."""
     described = yield from context.view_to_read(view, context.deadline(timeout))
+    if is_probe:
+        where = "key = 0" if int in described.key.python.types else "key = ''"
     query = (
         Parameters()
         .add_filter(where, select)
         .add("timestamps", "true" if timestamps else None)
-        .add("limit", limit)
         .add("stale", stale)
     )
     resource = kind_of(described.store).resource

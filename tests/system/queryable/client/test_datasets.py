@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from queryable import BadUse, Client, NotFound, QueryableError
+from queryable import BadRequest, BadUse, Client, NotFound, QueryableError
 from queryable.client.arrow.dataset import UnreadableRows, ViewDataset
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
@@ -29,21 +30,29 @@ dest = "string?"
 delay = "int"
 [views.airports.fields]
 city = "string"
+[views.bounded.fields]
+dest = "string?"
+[views.bounded.indexes]
+by-dest = ["dest"]
 """
 
 
 @pytest.fixture(scope="module")
 def client(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> Iterator[Client]:
-    flights, airports, broken, words = (make_topic(PARTITIONS) for _ in range(4))
+    flights, airports, broken, words, numbers = (make_topic(PARTITIONS) for _ in range(5))
     writer.table(flights, FLIGHTS)
     writer.table(airports, AIRPORTS)
     writer.send(broken, [(b"bad", b'{"n":'), (b"good", b'{"n":1}')])
     writer.send(words, [(b"a", b"x"), (b"b", b"y")])
+    pairs = enumerate((-1, 0, 7))
+    writer.send(numbers, [(struct.pack(">i", n), struct.pack(">q", value)) for value, n in pairs])
     views = views_toml(
         flights={"topic": flights},
         airports={"topic": airports},
         broken={"topic": broken},
         words={"topic": words, "value": "string"},
+        bounded={"topic": flights, "scans": "bounded"},
+        numbers={"topic": numbers, "key": "int32", "value": "int64"},
     )
     deployment = module_deploy(views + FIELDS)
     deployment.start(2)
@@ -93,6 +102,8 @@ def test_the_columns_and_the_filter_of_a_scan_are_sent(client: Client) -> None:
     assert sorted(computed["twice"].to_pylist()) == sorted(
         2 * row["delay"] for row in rows() if 60 < row["delay"] < 70
     )
+    assert dataset.last_scan is not None
+    assert dataset.last_scan.bytes < len(computed) * 25 + 2000
     # what is no condition is left to Arrow
     shouted = dataset.to_table(filter=pc.starts_with(pc.field("dest"), "A"))
     assert set(shouted["dest"].to_pylist()) == {"ATL"}
@@ -179,6 +190,19 @@ def test_values_that_cannot_be_read(client: Client) -> None:
     assert table["value"].to_pylist() == [None, '{"n":1}']
     assert table["unreadable"].to_pylist()[1] is None
     assert table["unreadable"].to_pylist()[0]
+
+
+def test_a_view_whose_scans_are_bounded(client: Client) -> None:
+    """It is described by its keys, and only conditions with an index are answered."""
+    dataset = client.dataset("bounded")
+    table = dataset.to_table(filter=pc.field("dest") == "ATL")
+    assert table.num_rows == sum(row["dest"] == "ATL" for row in rows())
+    assert dataset.last_scan is not None
+    assert dataset.last_scan.source.plan == "index by-dest"
+    with pytest.raises(BadRequest, match="no-index"):
+        dataset.to_table()
+    numbers = client.dataset("numbers").to_table().sort_by("key")
+    assert numbers.to_pydict() == {"key": [-1, 0, 7], "value": [0, 1, 2], "unreadable": [None] * 3}
 
 
 def test_what_is_refused(client: Client) -> None:
