@@ -1,4 +1,4 @@
-"""Rows as pandas DataFrames and Arrow tables: `pip install '.[frames]'` in a checkout.
+"""Rows as DataFrames (pandas, Polars) and Arrow tables: `pip install '.[frames]'` in a checkout.
 
 Each field of a row (`key`, `start`, …) becomes a column. A value that is an object becomes one
 column per field, named `value.<field>` where a row has a field of the same name; any other value
@@ -87,6 +87,19 @@ def to_arrow(rows: Sequence[Any]) -> Any:
         except (pyarrow.ArrowException, OverflowError) as e:
             raise BadUse(f"Column {name} cannot be an Arrow column of one type: {e}.") from None
     return pyarrow.table(columns)
+
+
+def to_polars(rows: Sequence[Any]) -> Any:
+    return polars_of(to_arrow(rows))
+
+
+def polars_of(table: Any) -> Any:
+    """An Arrow table as a polars.DataFrame. Raises BadUse without polars."""
+    try:
+        import polars
+    except ImportError:
+        raise BadUse("This requires polars: pip install polars") from None
+    return polars.from_arrow(table)
 
 
 def _arrow_cell(cell: Any) -> Any:

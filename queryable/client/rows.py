@@ -41,6 +41,10 @@ class Rows(Generic[T]):
         """All rows as a pyarrow.Table; see `dataframes`."""
         return dataframes.to_arrow(list(self))
 
+    def to_polars(self) -> Any:
+        """All rows as a polars.DataFrame; see `dataframes`."""
+        return dataframes.to_polars(list(self))
+
 
 class AsyncRows(Generic[T]):
     """Rows that are fetched page by page during iteration. Each `aiter()` starts a new query.
@@ -78,3 +82,7 @@ class AsyncRows(Generic[T]):
     async def to_arrow(self) -> Any:
         """All rows as a pyarrow.Table; see `dataframes`."""
         return dataframes.to_arrow(await self.to_list())
+
+    async def to_polars(self) -> Any:
+        """All rows as a polars.DataFrame; see `dataframes`."""
+        return dataframes.to_polars(await self.to_list())

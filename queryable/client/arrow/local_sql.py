@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from queryable.client.arrow.dataset import Scan, UnreadableRows, ViewDataset
+from queryable.client.dataframes import polars_of
 from queryable.client.methods import SyncRunner
 from queryable.client.protocol.errors import BadUse, NotFound, QueryableError
 from queryable.client.protocol.parameters import Stale
@@ -44,11 +45,7 @@ class LocalRows:
         return self.table.to_pandas()
 
     def to_polars(self) -> Any:
-        try:
-            import polars
-        except ImportError:
-            raise BadUse("This requires polars: pip install polars") from None
-        return polars.from_arrow(self.table)
+        return polars_of(self.table)
 
 
 def local_sql(

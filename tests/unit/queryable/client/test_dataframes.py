@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from queryable import BadUse, Entry, Window
-from queryable.client.dataframes import records, to_arrow, to_pandas
+from queryable.client.dataframes import records, to_arrow, to_pandas, to_polars
 
 ID = UUID(int=7)
 
@@ -21,6 +21,7 @@ def test_fields_of_values_become_columns() -> None:
     assert table.column_names == ["key", "start", "end", "sequence", "value.start", "n", "m"]
     assert table["n"].to_pylist() == [1, None]
     assert list(to_pandas(rows)["key"]) == ["a", "b"]
+    assert to_polars(rows).rows() == [tuple(row.values()) for row in table.to_pylist()]
 
 
 def test_values_of_every_format() -> None:
