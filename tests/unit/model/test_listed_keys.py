@@ -24,6 +24,7 @@ from model.formats.protobuf.schema import from_descriptor_set
 from model.formats.registry import FORMATS, format_of
 from model.formats.schemas import CONFLUENT
 from queryable.client.protocol.formats import Format
+from tests.support.examples import examples
 from tests.support.in_process.avro_examples import FakeSchemas, framed
 from tests.support.in_process.protobuf_examples import DESCRIPTORS
 from tests.unit.model.test_codecs import RAW, UUIDS
@@ -204,7 +205,9 @@ def test_every_format_of_keys_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(
+    deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.filter_too_much]
+)
 @given(data=st.data())
 def test_a_listed_key_is_found_by_its_own_text(name: str, data: st.DataObject) -> None:
     plain, python, strategy = CASES[name]
@@ -230,7 +233,9 @@ def test_a_listed_key_is_found_by_its_own_text(name: str, data: st.DataObject) -
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(
+    deadline=None, max_examples=examples(30), suppress_health_check=[HealthCheck.filter_too_much]
+)
 @given(data=st.data())
 def test_two_keys_are_listed_by_two_documents(name: str, data: st.DataObject) -> None:
     plain, _, strategy = CASES[name]

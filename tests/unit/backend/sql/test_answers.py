@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.rows.declared_fields import parse_declared_fields
+from model.views import View
 from tests.support.examples import examples
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.tokens import access_control, token
@@ -86,11 +87,21 @@ def table() -> sqlite3.Connection:
     return database
 
 
-@pytest.fixture
-def orders(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path, DECLARED) as made:
+def seeded(folder: Path, of: View) -> Iterator[World]:
+    with world(folder, of) as made:
         made.put_all({key.encode(): json.dumps(row).encode() for key, row in ROWS.items()})
         yield made
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[World]:
+    yield from seeded(tmp_path, DECLARED)
+
+
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """For tests that change nothing."""
+    yield from seeded(tmp_path_factory.mktemp("declared"), DECLARED)
 
 
 def said(
@@ -108,13 +119,13 @@ def rows_of(of: World, query: str, *parameters: Any, **more: Any) -> list[dict[s
 
 
 @pytest.mark.parametrize("query", CASES)
-def test_an_answer_is_that_of_sqlite(orders: World, query: str) -> None:
+def test_an_answer_is_that_of_sqlite(declared: World, query: str) -> None:
     found = table().execute(query)
     expected = [list(row) for row in found]
     for instance in ("b1", "b2"):
-        rows = rows_of(orders, query, instance=instance)
+        rows = rows_of(declared, query, instance=instance)
         assert [list(row.values()) for row in rows] == expected
-        lines = said(orders, query, instance=instance, accept=NDJSON)
+        lines = said(declared, query, instance=instance, accept=NDJSON)
         assert lines.named[b"content-type"] == NDJSON.encode()
         assert [list(json.loads(line).values()) for line in lines.body.splitlines()] == expected
 
@@ -130,9 +141,9 @@ def test_an_answer_is_that_of_sqlite(orders: World, query: str) -> None:
         ("select key from orders where dest > ?", ("\\'",)),
     ],
 )
-def test_parameters_are_values(orders: World, query: str, parameters: tuple[Any, ...]) -> None:
+def test_parameters_are_values(declared: World, query: str, parameters: tuple[Any, ...]) -> None:
     expected = [key for (key,) in table().execute(query, parameters)]
-    assert [row["key"] for row in rows_of(orders, query, *parameters)] == expected
+    assert [row["key"] for row in rows_of(declared, query, *parameters)] == expected
 
 
 def test_a_list_is_a_parameter(orders: World) -> None:
@@ -171,9 +182,7 @@ def test_groups_are_those_of_sqlite(
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(tmp_path_factory.mktemp("sql"), ORDERS) as made:
-        made.put_all({key.encode(): json.dumps(row).encode() for key, row in ROWS.items()})
-        yield made
+    yield from seeded(tmp_path_factory.mktemp("sql"), ORDERS)
 
 
 def test_all_columns(orders: World) -> None:
@@ -327,16 +336,16 @@ def test_a_stream_that_is_cut_is_not_whole(orders: World, monkeypatch: pytest.Mo
         ("select key from orders where delay > 'x'", "bad-parameter", 400),
     ],
 )
-def test_requests_that_are_refused(orders: World, query: str, code: str, status: int) -> None:
-    answer = said(orders, query)
+def test_requests_that_are_refused(declared: World, query: str, code: str, status: int) -> None:
+    answer = said(declared, query)
     assert (answer.status, answer.json["code"]) == (status, code), answer.body
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{", b'{"query":1}', b'{"query":"select key from orders","a":1}']
 )
-def test_bodies_that_are_refused(orders: World, body: bytes) -> None:
-    answer = asyncio.run(orders.request("b1", "POST", "/sql", body))
+def test_bodies_that_are_refused(declared: World, body: bytes) -> None:
+    answer = asyncio.run(declared.request("b1", "POST", "/sql", body))
     assert answer.status == 400, answer.body
     assert answer.json["code"] == "bad-request"
 
