@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from queryable.client.arrow.calls import close_columns, open_columns, read_columns
 from queryable.client.arrow.conditions import condition_of
 from queryable.client.methods import SyncRunner
 from queryable.client.protocol.answers import Source
-from queryable.client.protocol.columns import close_columns, open_columns, read_columns
 from queryable.client.protocol.errors import BadUse, NoAnswer, QueryableError
 from queryable.client.protocol.parameters import Stale
 
